@@ -1,0 +1,80 @@
+//! The immutable policy snapshot the machine decides by.
+
+use alloc::{sync::Arc, vec::Vec};
+use core::time::Duration;
+
+/// Everything control needs of one configuration generation. Built and validated by the Edge's loader.
+#[derive(Clone, Debug, Default)]
+pub struct PoolConfig {
+    /// Generation of the configuration file.
+    pub generation: u64,
+    /// Bound of all pending requests (POL-5); at least 1.
+    pub queue_max: usize,
+    /// Bound of each wait; `None` = none.
+    pub queue_timeout: Option<Duration>,
+    /// Configured Nodes.
+    pub nodes: Vec<NodePolicy>,
+    /// Model groups.
+    pub groups: Vec<Group>,
+}
+
+/// One configured Node.
+#[derive(Clone, Debug)]
+pub struct NodePolicy {
+    /// Node ID, equal to the name in its certificate.
+    pub id: Arc<str>,
+    /// Its providers.
+    pub providers: Vec<ProviderPolicy>,
+}
+
+/// One configured provider.
+#[derive(Clone, Debug)]
+pub struct ProviderPolicy {
+    /// Unique in the whole configuration.
+    pub id: Arc<str>,
+    /// Adapter instance on its Node.
+    pub adapter: Arc<str>,
+    /// A disabled provider is no candidate.
+    pub enabled: bool,
+    /// Slots; at least 1.
+    pub capacity: u32,
+    /// Slots for long requests; 0..=capacity.
+    pub long_capacity: u32,
+    /// Lower wins a tie of in_flight.
+    pub priority: u32,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Effective stall timeout (STL-10), copied into grants (STL-2).
+    pub stall_timeout: Duration,
+    /// Hard deadline of a run (TUN-8), copied into grants.
+    pub request_timeout: Duration,
+}
+
+/// A set of capabilities as bits; the Edge gives the bits their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Capabilities(pub u32);
+
+impl Capabilities {
+    /// Whether every bit of `needed` is in `self`.
+    pub fn covers(self, needed: Self) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+}
+
+/// One model group: what clients name by `model`.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// External model id.
+    pub id: Arc<str>,
+    /// Candidates in configured order.
+    pub members: Vec<Member>,
+}
+
+/// One candidate of a group.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// A [`ProviderPolicy::id`].
+    pub provider: Arc<str>,
+    /// The model name that provider serves for this group (PRF-5).
+    pub target: Arc<str>,
+}

@@ -1,0 +1,120 @@
+//! What goes into the machine.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use proto::message::ExecutionError;
+
+use crate::config::{Capabilities, PoolConfig};
+
+/// Monotonic time in nanoseconds since an arbitrary start of the process; handed in, never read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// `self + by`, saturating.
+    #[must_use]
+    pub fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// `self - earlier`, zero when `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// One accepted Node connection, unique in the process's life; chosen by the Edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// One client request, unique in the process's life; chosen by the Edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// One lease, chosen by control, strictly rising from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u64);
+
+/// A fact for the machine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A new policy snapshot is in force.
+    Configure(Arc<PoolConfig>),
+    /// A connection asks for a Node ID (REG-1, IDN-3).
+    Register {
+        /// Which connection.
+        connection: ConnectionId,
+        /// The name in its certificate: what counts.
+        certified: Arc<str>,
+        /// The name it claims.
+        claimed: Arc<str>,
+        /// Whether the optional second factor, if the Node's configuration has one, matched (compared by the Edge).
+        token_ok: bool,
+    },
+    /// A connection says it is ready (REG-4).
+    Ready {
+        /// Which connection.
+        connection: ConnectionId,
+        /// The name it repeats.
+        claimed: Arc<str>,
+    },
+    /// A connection is gone; also valid for one that never registered.
+    ConnectionClosed {
+        /// Which connection.
+        connection: ConnectionId,
+    },
+    /// A client request wants a slot.
+    Admit(Admit),
+    /// A queued request's client left (POL-10). A no-op when the request was granted meanwhile: the lease's own return path applies.
+    Withdraw {
+        /// Which request.
+        request: RequestId,
+    },
+    /// The holder of a lease is gone: the value was dropped. Exactly once per granted lease, whatever else happened to it.
+    HolderGone {
+        /// Which lease.
+        lease: LeaseId,
+        /// Whether the request was handed to the Node's connection; `false` returns the slot at once.
+        sent: bool,
+    },
+    /// The grant could not be sent because its connection was gone (FEN-7): return the slot and admit the request again,
+    /// at its old place. Also valid after [`crate::effect::Effect::Fenced`] took the slot back, while the lease is held;
+    /// void once its run ended otherwise.
+    NotSent {
+        /// Which lease.
+        lease: LeaseId,
+    },
+    /// The Node's terminal arrived on `connection` (HND-1, HND-2).
+    Terminal {
+        /// Connection on which it was received.
+        connection: ConnectionId,
+        /// Which lease.
+        lease: LeaseId,
+        /// `None` = END or COMPLETE; otherwise why it failed.
+        error: Option<ExecutionError>,
+        /// Sequence number of the terminal frame, echoed in the effect so that no body byte is overtaken.
+        sequence: u64,
+    },
+    /// Someone wants a [`crate::effect::Snapshot`].
+    Inspect {
+        /// Echoed.
+        token: u64,
+    },
+}
+
+/// A request for admission.
+#[derive(Clone, Debug)]
+pub struct Admit {
+    /// Which request.
+    pub request: RequestId,
+    /// External model id, an existing [`crate::config::Group::id`] of the current snapshot (else refused as unknown).
+    pub group: Arc<str>,
+    /// Capabilities a candidate must have.
+    pub needs: Capabilities,
+    /// Whether it takes a long slot too (POL-4).
+    pub long: bool,
+    /// Prefer any other provider (POL-8).
+    pub avoid_provider: Option<Arc<str>>,
+    /// Permit the avoided provider when no live alternate exists (POL-8).
+    pub allow_avoided_provider_fallback: bool,
+}

@@ -1,0 +1,68 @@
+//! The life of one lease.
+
+use crate::{
+    input::{ConnectionId, Moment, RequestId},
+    queue::Ticket,
+    registry::ProviderKey,
+};
+
+/// One slot of one provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) provider: ProviderKey,
+    /// Whether a long slot is held too (POL-2).
+    pub(crate) long: bool,
+}
+
+/// One lease. Everything but `state` is fixed at the grant (HND-2).
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) request: RequestId,
+    pub(crate) slot: Slot,
+    /// Only what arrives on this connection can settle it (HND-1).
+    pub(crate) connection: ConnectionId,
+    pub(crate) generation: u64,
+    pub(crate) state: State,
+}
+
+/// Where a lease is in its life.
+///
+/// ```text
+///                    HolderGone, sent          terminal, fenced, 10 s
+///   grant ► Active ────────────────► Cancelling ────────────────────► (forgotten)
+///             │ │ │
+///             │ │ └─ HolderGone, not sent ──────────────────────────► (forgotten)
+///             │ │                                    HolderGone
+///             │ └─ terminal, not sent ─────► Settled ───────────────► (forgotten)
+///             │                                 ▲
+///             │                                 │ not sent (FEN-7)
+///             └─ fenced ─────────────► Fenced ──┘
+///                                        └───────────── HolderGone ─► (forgotten)
+/// ```
+///
+/// The slot is held in `Active` and `Cancelling`, and returned on the way out of these two. The record lives until the
+/// slot is returned *and* the holder is gone, so that a late or repeated input finds what it speaks of.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Slot held, holder present. Keeps the ticket, should the request have to wait again.
+    Active(Ticket),
+    /// Slot held, holder gone (POL-11).
+    Cancelling {
+        /// When the slot is returned without a terminal.
+        until: Moment,
+    },
+    /// Slot returned by fencing, holder present; it may still say that it never sent the request.
+    Fenced(Ticket),
+    /// Slot returned, holder present; nothing can happen but its departure.
+    Settled,
+}
+
+impl State {
+    /// Whether the slot is held.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Active(_) | Self::Cancelling { .. } => true,
+            Self::Fenced(_) | Self::Settled => false,
+        }
+    }
+}

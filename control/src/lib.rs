@@ -1,0 +1,31 @@
+//! The decision machine of the Edge: registry, queue, leases.
+//!
+//! Pure: it is handed time and validated values and gives effects back. It performs no I/O, reads no clock, draws no
+//! randomness and iterates no randomly ordered map, so the same inputs give the same effects.
+//!
+//! | Module | Owns |
+//! |---|---|
+//! | [`input`], [`effect`] | every fact that can enter, every action that can leave |
+//! | [`config`] | the policy snapshot decisions are made by |
+//! | [`machine`] | the contract of [`Machine`] and one handler file for each family of inputs |
+//! | [`counters`] | monotonic counts for metrics |
+//! | [`limits`] | every bound and constant wait |
+//! | `registry`, `queue`, `lease`, `timer` | sub-machines: they change their own state and return values; only `machine` emits effects |
+#![no_std]
+
+extern crate alloc;
+
+pub mod config;
+pub mod counters;
+pub mod effect;
+pub mod input;
+mod lease;
+pub mod limits;
+pub mod machine;
+mod queue;
+mod registry;
+mod timer;
+
+pub use counters::Counters;
+pub use limits::LEASES_MAX;
+pub use machine::Machine;

@@ -1,0 +1,22 @@
+//! Bounds and constant waits of the machine, each with its reason and what happens when it is reached.
+//!
+//! What the operator may choose (queue length, queue timeout, capacities) is in [`crate::config`].
+
+use core::time::Duration;
+
+/// How long a registered connection may stay pending (REG-11). Reached: it is closed with
+/// [`crate::effect::CloseReason::ReadyTimeout`] and its claim is free.
+pub const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a slot stays taken after its holder left and before the Node's terminal arrives (POL-11). Reached: the slot
+/// is returned without the terminal and [`crate::Counters::cancel_bound_reached`] rises.
+pub const CANCEL_BOUND: Duration = Duration::from_secs(10);
+
+/// Lease records that may exist at once, settled or not. The Edge sizes the queue that carries dropped leases by it,
+/// so that no lease's return can be lost. Reached: requests wait in the queue although a slot may be free.
+pub const LEASES_MAX: usize = 65_536;
+
+/// Connections remembered after they lost their Node ID or were closed, so that what they still say is answered as
+/// stale (REG-7). Reached: the oldest is forgotten; what it says then is judged like that of an unregistered
+/// connection, which is refused or superseding as any other.
+pub const RETIRED_MAX: usize = 4_096;

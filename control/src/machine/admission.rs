@@ -1,0 +1,132 @@
+//! Requests: admission, withdrawal, and the pump that grants.
+
+use alloc::collections::BTreeMap;
+
+use super::Machine;
+use crate::{
+    effect::{Effect, Grant, Refusal},
+    input::{Admit, Moment, RequestId},
+    lease::Slot,
+    queue::{Ticket, TicketNo, Waiting},
+    registry::{Choice, GroupKey},
+    timer::Timer,
+};
+
+impl Machine {
+    /// Every request enters the queue; the pump takes it out again in the same transition when it can run, and the
+    /// bound refuses it when it cannot and the queue is full. So first and later admissions are one path.
+    pub(super) fn handle_admit(&mut self, now: Moment, admit: Admit) {
+        if self.queue.number_of(admit.request).is_some() {
+            self.counters.stale_inputs += 1;
+            return;
+        }
+        self.counters.admitted += 1;
+        let ticket = self.queue.draw(admit, now);
+        self.enqueue(now, ticket);
+    }
+
+    pub(super) fn handle_withdraw(&mut self, request: RequestId) {
+        match self.queue.number_of(request) {
+            Some(number) => {
+                self.dequeue(number);
+                self.counters.withdrawn += 1;
+            }
+            None => self.counters.stale_inputs += 1,
+        }
+    }
+
+    /// Puts a request at its place, where it stays since `since`, or refuses it when nothing configured can ever serve it.
+    pub(super) fn enqueue(&mut self, since: Moment, ticket: Ticket) {
+        match self.pool.resolve(&ticket.admit) {
+            Ok(wish) => {
+                let deadline = self.config.queue_timeout.map(|timeout| ticket.arrived.after(timeout));
+                if let Some(at) = deadline {
+                    self.timers.set(at, Timer::QueueWait(ticket.number));
+                }
+                self.pool.touch(wish.group);
+                self.queue.insert(Waiting { ticket, wish, since, deadline });
+            }
+            Err(reason) => self.refuse(ticket.admit.request, reason),
+        }
+    }
+
+    /// Takes a request out of the queue, with its timer.
+    pub(super) fn dequeue(&mut self, number: TicketNo) -> Option<Waiting> {
+        let waiting = self.queue.remove(number)?;
+        if let Some(at) = waiting.deadline {
+            self.timers.cancel(at, Timer::QueueWait(number));
+        }
+        Some(waiting)
+    }
+
+    /// Refuses the newest while more wait than may: after an admission, a re-admission or a lowered bound (POL-5).
+    pub(super) fn refuse_overflow(&mut self) {
+        while self.queue.len() > self.config.queue_max
+            && let Some(waiting) = self.queue.newest().and_then(|number| self.dequeue(number))
+        {
+            self.refuse(waiting.ticket.admit.request, Refusal::QueueFull);
+        }
+    }
+
+    /// Grants whatever can be granted, oldest first (POL-9), until no waiting request has an eligible candidate.
+    ///
+    /// Only groups in which something changed are looked at. Each offers its oldest runnable waiter; the oldest offer
+    /// wins. Granting takes slots and never frees one, so an offer can only become void or be followed by a later one,
+    /// and checking it again when its turn comes is enough.
+    pub(super) fn pump(&mut self, now: Moment) {
+        if self.leases.is_full() {
+            return;
+        }
+        let mut round = 0_u64;
+        let mut offers: BTreeMap<(TicketNo, GroupKey), (Choice, u64)> = BTreeMap::new();
+        for group in self.pool.take_touched() {
+            offers.extend(self.offer(group, round));
+        }
+        while let Some(((number, group), (choice, made_in))) = offers.pop_first() {
+            if self.leases.is_full() {
+                self.pool.touch(group);
+                continue;
+            }
+            if made_in < round {
+                offers.extend(self.offer(group, round));
+                continue;
+            }
+            self.grant(now, number, choice);
+            round += 1;
+            offers.extend(self.offer(group, round));
+        }
+    }
+
+    /// The oldest waiter of a group that can run now, with the candidate it gets.
+    fn offer(&mut self, group: GroupKey, round: u64) -> Option<((TicketNo, GroupKey), (Choice, u64))> {
+        let (pool, examined) = (&self.pool, &mut self.counters.candidates_examined);
+        let (number, choice) = self.queue.oldest(group, |wish| pool.choose(wish, examined))?;
+        Some(((number, group), (choice, round)))
+    }
+
+    fn grant(&mut self, now: Moment, number: TicketNo, choice: Choice) {
+        let Some(Waiting { mut ticket, wish, since, .. }) = self.dequeue(number) else { return };
+        let long = wish.shape.long;
+        let Some(dispatch) = self.pool.take(choice, long) else { return };
+        ticket.waited = ticket.waited.saturating_add(now.since(since));
+        ticket.attempts = ticket.attempts.saturating_add(1);
+        let (request, queued_for, attempt) = (ticket.admit.request, ticket.waited, ticket.attempts);
+        let slot = Slot { provider: choice.provider, long };
+        let lease = self.leases.grant(ticket, slot, dispatch.connection, dispatch.generation);
+        self.counters.granted += 1;
+        self.emit(Effect::Grant(Grant {
+            request,
+            lease,
+            connection: dispatch.connection,
+            generation: dispatch.generation,
+            node: dispatch.node,
+            provider: dispatch.provider,
+            adapter: dispatch.adapter,
+            target: dispatch.target,
+            stall_timeout: dispatch.stall_timeout,
+            request_timeout: dispatch.request_timeout,
+            queued_for,
+            attempt,
+        }));
+    }
+}

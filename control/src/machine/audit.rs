@@ -1,0 +1,136 @@
+//! A check that all tables of the machine agree; for simulators and tests, and for an occasional check in production.
+
+use alloc::collections::BTreeMap;
+
+use super::Machine;
+use crate::{
+    input::Moment,
+    lease::{Slot, State},
+    registry::Live,
+    timer::Timer,
+};
+
+/// Two tables of the machine contradict each other: a defect of the machine, never of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    /// The load counted at a provider is not the sum of the leases that hold its slots.
+    #[error("a provider's load is not the sum of its leases")]
+    Load,
+    /// The ordered candidate sets are not what the providers' standing says.
+    #[error("a candidate set does not match the standing of its members")]
+    Candidates,
+    /// A lease holds a slot of a generation that is not dispatch-ready, or is missing in the index by generation.
+    #[error("a lease holds a slot of a generation that is not current")]
+    Generation,
+    /// A connection owns a Node ID that does not name it as owner, or the other way round.
+    #[error("connections and node ids disagree about ownership")]
+    Ownership,
+    /// More requests wait than may.
+    #[error("the queue is longer than its bound")]
+    QueueBound,
+    /// A waiting request has an eligible candidate while leases may still be granted.
+    #[error("a waiting request could run")]
+    LostWaiter,
+    /// A timer is missing, superfluous or overdue.
+    #[error("timers do not match what waits for them")]
+    Timers,
+    /// More lease records exist than may, or the count of cancelling ones is wrong.
+    #[error("the lease table is out of its bounds")]
+    Leases,
+}
+
+impl Machine {
+    /// Compares all tables. Costs the sum of their sizes.
+    ///
+    /// # Errors
+    ///
+    /// The first contradiction found; a machine that gives one must not be used further.
+    pub fn audit(&self) -> Result<(), AuditError> {
+        self.audit_ownership()?;
+        self.audit_leases()?;
+        if !self.pool.is_consistent() {
+            return Err(AuditError::Candidates);
+        }
+        self.audit_queue()?;
+        self.audit_timers()
+    }
+
+    fn audit_ownership(&self) -> Result<(), AuditError> {
+        let owners = self.ownership.owners();
+        let mut count = 0;
+        for (node, owner) in owners {
+            count += 1;
+            let live = owner
+                .is_ready()
+                .then_some(Live { connection: owner.connection, generation: owner.generation });
+            if self.ownership.owned_by(owner.connection) != Some(node) {
+                return Err(AuditError::Ownership);
+            }
+            if !self.pool.all_serve(node, live) {
+                return Err(AuditError::Generation);
+            }
+        }
+        if count == self.ownership.owned_len() { Ok(()) } else { Err(AuditError::Ownership) }
+    }
+
+    fn audit_leases(&self) -> Result<(), AuditError> {
+        let mut loads = BTreeMap::new();
+        let (mut open, mut cancelling) = (0, 0);
+        let index: BTreeMap<_, _> =
+            self.leases.open().map(|(generation, lease)| (lease, generation)).collect();
+        for (id, lease) in self.leases.iter() {
+            cancelling += usize::from(matches!(lease.state, State::Cancelling { .. }));
+            if !lease.state.is_open() {
+                continue;
+            }
+            open += 1;
+            let Slot { provider, long } = lease.slot;
+            let load: &mut (u32, u32) = loads.entry(provider).or_default();
+            *load = (load.0 + 1, load.1 + u32::from(long));
+            let current = self.ownership.owners().any(|(_, owner)| {
+                owner.is_ready()
+                    && (owner.connection, owner.generation) == (lease.connection, lease.generation)
+            });
+            if !current || index.get(&id) != Some(&lease.generation) {
+                return Err(AuditError::Generation);
+            }
+        }
+        if !self.pool.has_loads(&loads) || self.counters.granted - self.counters.settled != open {
+            return Err(AuditError::Load);
+        }
+        let bounded = self.leases.len() <= crate::LEASES_MAX && index.len() as u64 == open;
+        if bounded && cancelling == self.leases.cancelling() { Ok(()) } else { Err(AuditError::Leases) }
+    }
+
+    fn audit_queue(&self) -> Result<(), AuditError> {
+        if self.queue.len() > self.config.queue_max {
+            return Err(AuditError::QueueBound);
+        }
+        let runnable = self.queue.iter().any(|waiting| self.pool.choose(&waiting.wish, &mut 0).is_some());
+        if runnable && !self.leases.is_full() { Err(AuditError::LostWaiter) } else { Ok(()) }
+    }
+
+    fn audit_timers(&self) -> Result<(), AuditError> {
+        let pending = self
+            .ownership
+            .owners()
+            .filter_map(|(_, owner)| Some((owner.pending_until()?, Timer::Ready(owner.connection))));
+        let waiting = self
+            .queue
+            .iter()
+            .filter_map(|waiting| Some((waiting.deadline?, Timer::QueueWait(waiting.ticket.number))));
+        let cancelling = self.leases.iter().filter_map(|(id, lease)| match lease.state {
+            State::Cancelling { until } => Some((until, Timer::CancelBound(id))),
+            State::Active(_) | State::Fenced(_) | State::Settled => None,
+        });
+        let mut count = 0;
+        for (at, timer) in pending.chain(waiting).chain(cancelling) {
+            count += 1;
+            if !self.timers.contains(at, timer) {
+                return Err(AuditError::Timers);
+            }
+        }
+        let overdue = self.timers.next().is_some_and(|at: Moment| at <= self.now);
+        if count == self.timers.len() && !overdue { Ok(()) } else { Err(AuditError::Timers) }
+    }
+}

@@ -1,0 +1,41 @@
+//! Time: what ends by itself.
+
+use super::Machine;
+use crate::{
+    effect::{CloseReason, Effect, Refusal},
+    input::Moment,
+    timer::Timer,
+};
+
+impl Machine {
+    /// Fires everything that is due, then pumps what that set free.
+    pub(super) fn expire(&mut self, now: Moment) {
+        let mut fired = false;
+        while let Some(timer) = self.timers.pop_due(now) {
+            fired = true;
+            match timer {
+                Timer::Ready(connection) => {
+                    // Only a pending owner has this timer, so there is nothing to fence.
+                    if self.ownership.release(connection).is_some() {
+                        self.counters.ready_timeouts += 1;
+                        self.emit(Effect::CloseConnection { connection, reason: CloseReason::ReadyTimeout });
+                    }
+                }
+                Timer::CancelBound(lease) => {
+                    if let Some(settled) = self.leases.bound_reached(lease) {
+                        self.counters.cancel_bound_reached += 1;
+                        self.give_back(&settled);
+                    }
+                }
+                Timer::QueueWait(number) => {
+                    if let Some(waiting) = self.queue.remove(number) {
+                        self.refuse(waiting.ticket.admit.request, Refusal::QueueTimeout);
+                    }
+                }
+            }
+        }
+        if fired {
+            self.pump(now);
+        }
+    }
+}

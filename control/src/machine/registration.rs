@@ -1,0 +1,97 @@
+//! Connections: registration, readiness, supersession, fencing.
+
+use alloc::sync::Arc;
+
+use super::Machine;
+use crate::{
+    effect::{CloseReason, Effect},
+    input::{ConnectionId, Moment},
+    limits::READY_TIMEOUT,
+    registry::{Live, Owner, Readied},
+    timer::Timer,
+};
+
+impl Machine {
+    /// A newer accepted registration takes the Node ID in one transition (REG-8): what is left of the old owner is gone
+    /// before the new one is told that it owns the ID.
+    pub(super) fn handle_register(
+        &mut self,
+        now: Moment,
+        connection: ConnectionId,
+        certified: &Arc<str>,
+        claimed: &str,
+        token_ok: bool,
+    ) {
+        let outcome = self.ownership.check_registration(connection, certified, claimed, token_ok);
+        if outcome.is_err() {
+            self.counters.registrations_refused += 1;
+            self.emit(Effect::Registration { connection, outcome });
+            return;
+        }
+        if let Some(old) = self.ownership.owner(certified).map(|owner| owner.connection)
+            && let Some((node, owner)) = self.ownership.release(old)
+        {
+            self.counters.superseded += 1;
+            self.disown(node, owner);
+            self.emit(Effect::CloseConnection { connection: old, reason: CloseReason::Superseded });
+        }
+        let until = now.after(READY_TIMEOUT);
+        self.ownership.claim(connection, certified, until);
+        self.timers.set(until, Timer::Ready(connection));
+        self.counters.registrations_accepted += 1;
+        self.emit(Effect::Registration { connection, outcome });
+    }
+
+    /// Only the first ready of a generation activates anything (REG-6).
+    pub(super) fn handle_ready(&mut self, connection: ConnectionId, claimed: &str) {
+        match self.ownership.ready(connection, claimed) {
+            Ok(Readied::First { node, pending }) => {
+                if let Some(until) = pending.pending_until() {
+                    self.timers.cancel(until, Timer::Ready(connection));
+                }
+                let generation = pending.generation;
+                self.counters.ready += 1;
+                self.pool.activate(&node, Live { connection, generation });
+                self.emit(Effect::Readiness { connection, outcome: Ok(()) });
+                self.emit(Effect::NodeConnected { node, generation });
+            }
+            Ok(Readied::Again) => self.emit(Effect::Readiness { connection, outcome: Ok(()) }),
+            Err(refusal) => {
+                self.counters.ready_refused += 1;
+                self.emit(Effect::Readiness { connection, outcome: Err(refusal) });
+            }
+        }
+    }
+
+    /// Of the current owner: its claim is free, and its generation fenced if it was ready. Of any other connection:
+    /// nothing (FEN-4).
+    pub(super) fn handle_connection_closed(&mut self, connection: ConnectionId) {
+        if let Some((node, owner)) = self.ownership.release(connection) {
+            self.disown(node, owner);
+        }
+    }
+
+    /// Cleans up after an owner that ownership no longer knows.
+    pub(super) fn disown(&mut self, node: Arc<str>, owner: Owner) {
+        match owner.pending_until() {
+            Some(until) => self.timers.cancel(until, Timer::Ready(owner.connection)),
+            None => self.fence(node, owner.generation),
+        }
+    }
+
+    /// Fences a generation that was dispatch-ready (FEN-2): its providers are offline, every slot it held is back, and
+    /// who holds a lease of it is told. The pump at the end of the transition does the rest.
+    fn fence(&mut self, node: Arc<str>, generation: u64) {
+        self.pool.deactivate(&node);
+        let fenced = self.leases.fence(generation);
+        self.counters.generations_fenced += 1;
+        self.emit(Effect::NodeFenced { node, generation, leases: fenced.len() });
+        for settled in fenced {
+            self.counters.leases_fenced += 1;
+            self.give_back(&settled);
+            if settled.bound.is_none() {
+                self.emit(Effect::Fenced { lease: settled.lease, request: settled.request });
+            }
+        }
+    }
+}

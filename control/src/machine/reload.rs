@@ -1,0 +1,41 @@
+//! A new configuration.
+
+use alloc::sync::Arc;
+
+use super::Machine;
+use crate::{
+    config::PoolConfig,
+    effect::{CloseReason, Effect},
+    registry::{Live, Ownership},
+    timer::Timer,
+};
+
+impl Machine {
+    /// Takes over a snapshot: leases stay, every pending request is judged again by the new policy (POL-6).
+    ///
+    /// A Node that left the configuration is treated as disconnected and its connection closed. A waiting request
+    /// keeps its place; its wait is measured from its arrival by the new bound.
+    pub(super) fn handle_configure(&mut self, config: Arc<PoolConfig>) {
+        self.counters.reloads += 1;
+        for (node, owner) in self.ownership.reconfigure(&config.nodes) {
+            self.disown(node, owner);
+            let connection = owner.connection;
+            self.emit(Effect::CloseConnection { connection, reason: CloseReason::Removed });
+        }
+        let ownership = &self.ownership;
+        self.pool.rebuild(&config, |node| live(ownership, node));
+        self.config = config;
+        for waiting in self.queue.drain() {
+            let number = waiting.ticket.number;
+            if let Some(at) = waiting.deadline {
+                self.timers.cancel(at, Timer::QueueWait(number));
+            }
+            self.enqueue(waiting.since, waiting.ticket);
+        }
+    }
+}
+
+fn live(ownership: &Ownership, node: &str) -> Option<Live> {
+    let owner = ownership.owner(node).filter(|owner| owner.is_ready())?;
+    Some(Live { connection: owner.connection, generation: owner.generation })
+}

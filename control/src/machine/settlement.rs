@@ -1,0 +1,85 @@
+//! Leases: what ends a run, and where its slot goes.
+
+use proto::message::{ErrorKind, ExecutionError};
+
+use super::Machine;
+use crate::{
+    effect::{Effect, Refusal},
+    input::{ConnectionId, LeaseId, Moment},
+    lease::{Gone, Settled},
+    limits::CANCEL_BOUND,
+    queue::Ticket,
+    timer::Timer,
+};
+
+impl Machine {
+    /// The connection on which a terminal was received and the lease decide, nothing in the payload (HND-1, HND-2).
+    pub(super) fn handle_terminal(
+        &mut self,
+        now: Moment,
+        connection: ConnectionId,
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+    ) {
+        let Some((settled, ticket)) = self.leases.terminal(lease, connection) else {
+            self.counters.stale_inputs += 1;
+            return;
+        };
+        self.give_back(&settled);
+        let (Some(ticket), Some(error)) = (ticket, error) else { return };
+        if error.kind == ErrorKind::Busy {
+            self.counters.busy += 1;
+            if ticket.busy {
+                self.refuse(settled.request, Refusal::Busy);
+            } else {
+                self.readmit(now, lease, Ticket { busy: true, ..ticket });
+            }
+        } else {
+            self.counters.failed += 1;
+            self.emit(Effect::Failed { lease, request: settled.request, error, sequence });
+        }
+    }
+
+    pub(super) fn handle_holder_gone(&mut self, now: Moment, lease: LeaseId, sent: bool) {
+        let until = now.after(CANCEL_BOUND);
+        match self.leases.holder_gone(lease, sent, until) {
+            Gone::Returned(settled) => self.give_back(&settled),
+            Gone::Cancelling => {
+                self.counters.cancelled += 1;
+                self.timers.set(until, Timer::CancelBound(lease));
+            }
+            Gone::Forgotten => {}
+            Gone::Unknown => self.counters.stale_inputs += 1,
+        }
+    }
+
+    pub(super) fn handle_not_sent(&mut self, now: Moment, lease: LeaseId) {
+        let Some((settled, ticket)) = self.leases.not_sent(lease) else {
+            self.counters.stale_inputs += 1;
+            return;
+        };
+        if let Some(settled) = settled {
+            self.give_back(&settled);
+        }
+        if let Some(ticket) = ticket {
+            self.readmit(now, lease, ticket);
+        }
+    }
+
+    /// Counts a slot that its lease returned.
+    pub(super) fn give_back(&mut self, settled: &Settled) {
+        if let Some(until) = settled.bound {
+            self.timers.cancel(until, Timer::CancelBound(settled.lease));
+        }
+        self.pool.give_back(settled.slot);
+        self.counters.settled += 1;
+    }
+
+    /// Nothing ran: the request goes back to its old place.
+    fn readmit(&mut self, now: Moment, lease: LeaseId, ticket: Ticket) {
+        self.counters.requeued += 1;
+        self.emit(Effect::Requeued { lease, request: ticket.admit.request });
+        self.enqueue(now, ticket);
+    }
+}

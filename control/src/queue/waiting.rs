@@ -1,0 +1,130 @@
+//! The table of waiting requests and its index by group and shape.
+
+use alloc::{
+    collections::{BTreeMap, btree_map::Entry},
+    vec::Vec,
+};
+
+use super::{Ticket, TicketNo, Waiting, line::Lines};
+use crate::{
+    input::{Admit, Moment, RequestId},
+    registry::{GroupKey, Shape, Wish},
+};
+
+/// All pending requests, in order of first admission.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    tickets: BTreeMap<TicketNo, Waiting>,
+    numbers: BTreeMap<RequestId, TicketNo>,
+    /// Groups and shapes somebody waits for; an empty one is removed.
+    groups: BTreeMap<GroupKey, BTreeMap<Shape, Lines>>,
+    last: u64,
+}
+
+impl Queue {
+    /// Draws the next number for a request that is admitted for the first time.
+    pub(crate) fn draw(&mut self, admit: Admit, now: Moment) -> Ticket {
+        self.last += 1;
+        Ticket {
+            number: TicketNo(self.last),
+            admit,
+            arrived: now,
+            waited: core::time::Duration::ZERO,
+            attempts: 0,
+            busy: false,
+        }
+    }
+
+    /// Puts a request at the place its ticket names.
+    pub(crate) fn insert(&mut self, waiting: Waiting) {
+        let number = waiting.ticket.number;
+        let Wish { group, shape, avoidance } = waiting.wish;
+        self.groups.entry(group).or_default().entry(shape).or_default().insert(avoidance, number);
+        self.numbers.insert(waiting.ticket.admit.request, number);
+        self.tickets.insert(number, waiting);
+    }
+
+    /// Takes a request out.
+    pub(crate) fn remove(&mut self, number: TicketNo) -> Option<Waiting> {
+        let waiting = self.tickets.remove(&number)?;
+        self.numbers.remove(&waiting.ticket.admit.request);
+        let Wish { group, shape, avoidance } = waiting.wish;
+        if let Entry::Occupied(mut shapes) = self.groups.entry(group) {
+            if let Entry::Occupied(mut lines) = shapes.get_mut().entry(shape) {
+                lines.get_mut().remove(avoidance, number);
+                if lines.get().is_empty() {
+                    lines.remove();
+                }
+            }
+            if shapes.get().is_empty() {
+                shapes.remove();
+            }
+        }
+        Some(waiting)
+    }
+
+    /// Takes everybody out, oldest first.
+    pub(crate) fn drain(&mut self) -> Vec<Waiting> {
+        self.numbers.clear();
+        self.groups.clear();
+        core::mem::take(&mut self.tickets).into_values().collect()
+    }
+
+    /// The oldest waiter of a group for whose wish `choose` finds something, with what it found.
+    ///
+    /// Looks at the heads of lines only. A shape in which even a wish that avoids nothing finds nothing is left at
+    /// once, and one candidate can disappoint at most the two lines that avoid it (with and without fallback), so the
+    /// number of looks depends neither on the waiters nor on the lines.
+    pub(crate) fn oldest<T>(
+        &self,
+        group: GroupKey,
+        mut choose: impl FnMut(&Wish) -> Option<T>,
+    ) -> Option<(TicketNo, T)> {
+        let mut best: Option<(TicketNo, T)> = None;
+        for (&shape, lines) in self.groups.get(&group)? {
+            let beaten =
+                |number, best: &Option<(TicketNo, T)>| best.as_ref().is_some_and(|(b, _)| *b < number);
+            if lines.heads().next().is_none_or(|(number, _)| beaten(number, &best))
+                || choose(&Wish::any(group, shape)).is_none()
+            {
+                continue;
+            }
+            for (number, avoidance) in lines.heads() {
+                if beaten(number, &best) {
+                    break;
+                }
+                if let Some(found) = choose(&Wish { group, shape, avoidance }) {
+                    best = Some((number, found));
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    pub(crate) fn number_of(&self, request: RequestId) -> Option<TicketNo> {
+        self.numbers.get(&request).copied()
+    }
+
+    pub(crate) fn newest(&self) -> Option<TicketNo> {
+        self.tickets.last_key_value().map(|(&number, _)| number)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tickets.len()
+    }
+
+    /// How many wait for each wish, for snapshots.
+    pub(crate) fn wishes(&self) -> impl Iterator<Item = (Wish, usize)> {
+        self.groups.iter().flat_map(|(&group, shapes)| {
+            shapes.iter().flat_map(move |(&shape, lines)| {
+                lines.lengths().map(move |(avoidance, len)| (Wish { group, shape, avoidance }, len))
+            })
+        })
+    }
+
+    /// Everybody, oldest first, for audits.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.tickets.values()
+    }
+}

@@ -1,0 +1,185 @@
+//! Which connection owns which Node ID.
+
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+
+use super::retired::Retired;
+use crate::{
+    config::NodePolicy,
+    effect::{ReadinessRefusal, RegistrationRefusal},
+    input::{ConnectionId, Moment},
+};
+
+/// How far the owner of a Node ID is. No owner is the absence of an [`Owner`].
+///
+/// ```text
+///              accepted Register            Ready
+///  (no owner) ───────────────────► Pending ───────► Ready
+///      ▲                            │  ▲ │           │ │
+///      │ closed, 60 s, removed      │  └─┘           │ │  a newer accepted Register: the old owner is
+///      ├────────────────────────────┘  newer         │ └─► superseded; fenced first if it was Ready;
+///      │                               Register      │     the Node ID is Pending again
+///      └── closed, removed: fenced ──────────────────┘
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Claimed, not dispatchable (REG-3).
+    Pending {
+        /// When it is closed for not being ready (REG-11).
+        until: Moment,
+    },
+    /// Dispatch-ready (REG-4).
+    Ready,
+}
+
+/// The current owner of a Node ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) connection: ConnectionId,
+    /// Strictly rising over all registrations ever accepted.
+    pub(crate) generation: u64,
+    pub(crate) stage: Stage,
+}
+
+impl Owner {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
+    /// The deadline of its ready timer, while pending.
+    pub(crate) fn pending_until(&self) -> Option<Moment> {
+        match self.stage {
+            Stage::Pending { until } => Some(until),
+            Stage::Ready => None,
+        }
+    }
+}
+
+/// What an accepted ready request was.
+#[derive(Debug)]
+pub(crate) enum Readied {
+    /// The first of this generation.
+    First {
+        /// Node ID.
+        node: Arc<str>,
+        /// The owner as it was, still pending.
+        pending: Owner,
+    },
+    /// A repetition (REG-6).
+    Again,
+}
+
+/// Owners by Node ID, and Node IDs by owner. Both hold at most one entry for each configured Node.
+#[derive(Debug, Default)]
+pub(crate) struct Ownership {
+    /// Every configured Node.
+    nodes: BTreeMap<Arc<str>, Option<Owner>>,
+    owned: BTreeMap<ConnectionId, Arc<str>>,
+    retired: Retired,
+    last_generation: u64,
+}
+
+impl Ownership {
+    /// Whether `connection` may have the Node ID it claims; changes nothing.
+    pub(crate) fn check_registration(
+        &self,
+        connection: ConnectionId,
+        certified: &str,
+        claimed: &str,
+        token_ok: bool,
+    ) -> Result<(), RegistrationRefusal> {
+        if self.retired.contains(connection) {
+            Err(RegistrationRefusal::Stale)
+        } else if self.owned.contains_key(&connection) {
+            Err(RegistrationRefusal::AlreadyRegistered)
+        } else if certified != claimed {
+            Err(RegistrationRefusal::IdentityMismatch)
+        } else if !self.nodes.contains_key(certified) {
+            Err(RegistrationRefusal::UnknownNode)
+        } else if token_ok {
+            Ok(())
+        } else {
+            Err(RegistrationRefusal::BadToken)
+        }
+    }
+
+    /// Makes `connection` the pending owner of a configured Node ID that has no owner.
+    pub(crate) fn claim(&mut self, connection: ConnectionId, node: &str, until: Moment) {
+        if let Some((id, _)) = self.nodes.get_key_value(node) {
+            let id = Arc::clone(id);
+            self.last_generation += 1;
+            let generation = self.last_generation;
+            let owner = Owner { connection, generation, stage: Stage::Pending { until } };
+            self.owned.insert(connection, Arc::clone(&id));
+            self.nodes.insert(id, Some(owner));
+        }
+    }
+
+    /// A ready request: staleness is decided by who owns the Node ID now, by nothing the peer says (REG-7).
+    pub(crate) fn ready(
+        &mut self,
+        connection: ConnectionId,
+        claimed: &str,
+    ) -> Result<Readied, ReadinessRefusal> {
+        let Some(node) = self.owned.get(&connection) else {
+            return Err(if self.retired.contains(connection) {
+                ReadinessRefusal::Stale
+            } else {
+                ReadinessRefusal::NotRegistered
+            });
+        };
+        if **node != *claimed {
+            return Err(ReadinessRefusal::IdentityMismatch);
+        }
+        let Some(owner) = self.nodes.get_mut(node).and_then(Option::as_mut) else {
+            return Err(ReadinessRefusal::Stale);
+        };
+        if owner.is_ready() {
+            return Ok(Readied::Again);
+        }
+        let pending = *owner;
+        owner.stage = Stage::Ready;
+        Ok(Readied::First { node: Arc::clone(node), pending })
+    }
+
+    /// Ends a connection's ownership, if it has one, and remembers the connection as over.
+    pub(crate) fn release(&mut self, connection: ConnectionId) -> Option<(Arc<str>, Owner)> {
+        self.retired.insert(connection);
+        let node = self.owned.remove(&connection)?;
+        let owner = self.nodes.get_mut(&node)?.take()?;
+        Some((node, owner))
+    }
+
+    /// Takes over the configured Nodes. Owners of Nodes that left the configuration lose their ownership and come back.
+    pub(crate) fn reconfigure(&mut self, nodes: &[NodePolicy]) -> Vec<(Arc<str>, Owner)> {
+        let mut old = core::mem::take(&mut self.nodes);
+        for node in nodes {
+            let owner = old.remove(&node.id).flatten();
+            self.nodes.entry(Arc::clone(&node.id)).or_insert(owner);
+        }
+        let removed: Vec<_> = old.into_iter().filter_map(|(node, owner)| Some((node, owner?))).collect();
+        for (_, owner) in &removed {
+            self.owned.remove(&owner.connection);
+            self.retired.insert(owner.connection);
+        }
+        removed
+    }
+
+    pub(crate) fn owner(&self, node: &str) -> Option<&Owner> {
+        self.nodes.get(node)?.as_ref()
+    }
+
+    /// All owners, for audits.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
+        self.nodes.iter().filter_map(|(node, owner)| Some((node, owner.as_ref()?)))
+    }
+
+    /// The Node ID a connection owns, for audits.
+    pub(crate) fn owned_by(&self, connection: ConnectionId) -> Option<&Arc<str>> {
+        self.owned.get(&connection)
+    }
+
+    /// How many connections own a Node ID, for audits.
+    pub(crate) fn owned_len(&self) -> usize {
+        self.owned.len()
+    }
+}

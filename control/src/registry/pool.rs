@@ -1,0 +1,187 @@
+//! The pool: load and standing of every provider, and the ordered candidate sets of every group.
+//!
+//! Every change of a provider goes through [`Pool::update`], which moves it in the sets of its groups. Cost: the
+//! groups it serves, times the logarithm of their size.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    vec::Vec,
+};
+use core::time::Duration;
+
+use super::{Choice, GroupKey, Live, ProviderKey, bucket::Bucket, choice::Group, provider::Provider};
+use crate::{input::ConnectionId, lease::Slot};
+
+/// All providers and groups.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    pub(super) providers: BTreeMap<ProviderKey, Provider>,
+    /// By Node and provider id: the two together are the identity that capacity belongs to (POL-3).
+    pub(super) names: BTreeMap<(Arc<str>, Arc<str>), ProviderKey>,
+    /// Configured providers of each configured Node, in configured order.
+    pub(super) by_node: BTreeMap<Arc<str>, Vec<ProviderKey>>,
+    pub(super) groups: Vec<Group>,
+    pub(super) group_keys: BTreeMap<Arc<str>, GroupKey>,
+    /// Groups in which a waiting request may have become runnable since they were last looked at.
+    pub(super) touched: BTreeSet<GroupKey>,
+    pub(super) last_key: u64,
+    last_grant: u64,
+}
+
+/// What a dispatch to a chosen candidate needs to know.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) connection: ConnectionId,
+    pub(crate) generation: u64,
+    pub(crate) node: Arc<str>,
+    pub(crate) provider: Arc<str>,
+    pub(crate) adapter: Arc<str>,
+    pub(crate) target: Arc<str>,
+    pub(crate) stall_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+}
+
+impl Pool {
+    /// The providers of a Node serve under a new generation (FEN-3).
+    pub(crate) fn activate(&mut self, node: &str, live: Live) {
+        self.set_live(node, Some(live));
+    }
+
+    /// The providers of a Node are offline (FEN-2).
+    pub(crate) fn deactivate(&mut self, node: &str) {
+        self.set_live(node, None);
+    }
+
+    fn set_live(&mut self, node: &str, live: Option<Live>) {
+        for key in self.by_node.get(node).cloned().unwrap_or_default() {
+            self.update(key, |provider| provider.live = live);
+        }
+    }
+
+    /// Takes a slot of a candidate that [`Pool::choose`] found and nothing changed since.
+    pub(crate) fn take(&mut self, choice: Choice, long: bool) -> Option<Dispatch> {
+        let target = &self.groups.get(choice.group.0)?.members.get(choice.member as usize)?.target;
+        let target = Arc::clone(target);
+        let provider = self.providers.get(&choice.provider)?;
+        let Live { connection, generation } = provider.live?;
+        let policy = &provider.policy;
+        let dispatch = Dispatch {
+            connection,
+            generation,
+            node: Arc::clone(&provider.node),
+            provider: Arc::clone(&policy.id),
+            adapter: Arc::clone(&policy.adapter),
+            target,
+            stall_timeout: policy.stall_timeout,
+            request_timeout: policy.request_timeout,
+        };
+        self.last_grant += 1;
+        let last_grant = self.last_grant;
+        self.update(choice.provider, |provider| {
+            provider.in_flight += 1;
+            provider.long_in_flight += u32::from(long);
+            provider.last_grant = last_grant;
+        });
+        Some(dispatch)
+    }
+
+    /// Returns a slot.
+    pub(crate) fn give_back(&mut self, slot: Slot) {
+        self.update(slot.provider, |provider| {
+            provider.in_flight -= 1;
+            provider.long_in_flight -= u32::from(slot.long);
+        });
+        self.forget_if_over(slot.provider);
+    }
+
+    /// Forgets a provider that left the configuration and holds no lease.
+    pub(super) fn forget_if_over(&mut self, key: ProviderKey) {
+        let Some(provider) = self.providers.get(&key) else { return };
+        if !provider.configured && provider.in_flight == 0 {
+            self.names.remove(&(Arc::clone(&provider.node), Arc::clone(&provider.policy.id)));
+            self.providers.remove(&key);
+        }
+    }
+
+    /// The one place where a provider changes.
+    pub(super) fn update(&mut self, key: ProviderKey, change: impl FnOnce(&mut Provider)) {
+        let Some(provider) = self.providers.get_mut(&key) else { return };
+        let before = provider.standing();
+        change(provider);
+        let after = provider.standing();
+        if before == after {
+            return;
+        }
+        for seat in &provider.seats {
+            let bucket =
+                self.groups.get_mut(seat.group.0).and_then(|group| group.buckets.get_mut(seat.bucket));
+            if let Some(bucket) = bucket {
+                bucket.leave(seat.member, &before);
+                bucket.enter(seat.member, &after);
+            }
+            if after.may_unblock(&before) {
+                self.touched.insert(seat.group);
+            }
+        }
+    }
+
+    /// Marks a group as worth a look.
+    pub(crate) fn touch(&mut self, group: GroupKey) {
+        self.touched.insert(group);
+    }
+
+    /// Takes the groups worth a look.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<GroupKey> {
+        core::mem::take(&mut self.touched)
+    }
+
+    /// A configured or lease-holding provider, by Node and id.
+    pub(crate) fn key_of(&self, node: &Arc<str>, provider: &Arc<str>) -> Option<ProviderKey> {
+        self.names.get(&(Arc::clone(node), Arc::clone(provider))).copied()
+    }
+
+    /// Current leases of a provider: all, long.
+    pub(crate) fn load(&self, key: ProviderKey) -> (u32, u32) {
+        self.providers.get(&key).map_or((0, 0), |provider| (provider.in_flight, provider.long_in_flight))
+    }
+}
+
+/// Checks for audits; each costs the size of what it checks.
+impl Pool {
+    /// Whether the candidate sets are what they would be if built now.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.groups.iter().enumerate().all(|(index, group)| {
+            let mut fresh: Vec<Bucket> =
+                group.buckets.iter().map(|bucket| Bucket::new(bucket.capabilities)).collect();
+            for (position, member) in (0..).zip(&group.members) {
+                let provider = self.providers.get(&member.provider);
+                let (Some(provider), Some(bucket)) = (provider, fresh.get_mut(member.bucket)) else {
+                    return false;
+                };
+                let seated = provider.seats.iter().any(|seat| {
+                    (seat.group, seat.bucket, seat.member) == (GroupKey(index), member.bucket, position)
+                });
+                if !seated || provider.policy.capabilities != bucket.capabilities {
+                    return false;
+                }
+                bucket.enter(position, &provider.standing());
+            }
+            fresh == group.buckets
+        })
+    }
+
+    /// Whether every provider's load is what `loads` says, 0 where it says nothing.
+    pub(crate) fn has_loads(&self, loads: &BTreeMap<ProviderKey, (u32, u32)>) -> bool {
+        let counted = |key: &ProviderKey| loads.get(key).copied().unwrap_or_default();
+        loads.keys().all(|key| self.providers.contains_key(key))
+            && self.providers.iter().all(|(key, p)| (p.in_flight, p.long_in_flight) == counted(key))
+            && self.providers.values().all(|p| p.configured || p.in_flight > 0)
+    }
+
+    /// Whether all providers of a Node serve under exactly this generation.
+    pub(crate) fn all_serve(&self, node: &str, live: Option<Live>) -> bool {
+        let keys = self.by_node.get(node).map_or(&[][..], Vec::as_slice);
+        keys.iter().all(|key| self.providers.get(key).is_some_and(|provider| provider.live == live))
+    }
+}

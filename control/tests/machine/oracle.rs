@@ -1,0 +1,349 @@
+//! Invariants of security.md 5.3, checked after each step from inputs and effects alone.
+//!
+//! The oracle keeps its own books, by scanning plain maps. It knows nothing of how the machine decides, only what must
+//! never be seen: two slots for one request (I3), a slot returned twice (I4), a grant to a Node that is not ready (I5),
+//! a generation that does not rise (I8), a second terminal (I9), a younger request overtaking a runnable older one
+//! (I10), a runnable request left waiting (I11), an overlong queue (I12), a lost request (I13), a grant to a client
+//! that left (I14).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use control::{
+    Counters,
+    config::{PoolConfig, ProviderPolicy},
+    effect::{Effect, Grant, ProviderStatus, Snapshot},
+    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Waiting,
+    Running(LeaseId),
+    /// Its caller was told that the generation is fenced; it may still turn out to be unsent.
+    Lost(LeaseId),
+    Ended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) admit: Admit,
+    pub(crate) stage: Stage,
+    order: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) request: RequestId,
+    pub(crate) connection: ConnectionId,
+    node: Arc<str>,
+    provider: Arc<str>,
+    generation: u64,
+    long: bool,
+    /// Whether the slot is still taken.
+    pub(crate) open: bool,
+    /// Whether the holder still exists.
+    pub(crate) holder: bool,
+    bound: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    connection: ConnectionId,
+    ready: Option<u64>,
+}
+
+pub(crate) struct Oracle {
+    config: Arc<PoolConfig>,
+    claims: BTreeMap<Arc<str>, Claim>,
+    /// Ready owners whose connection closed: a fence must follow in the same step.
+    closed: Option<(Arc<str>, u64)>,
+    last_generation: BTreeMap<Arc<str>, u64>,
+    last_lease: u64,
+    pub(crate) requests: BTreeMap<RequestId, Request>,
+    pub(crate) leases: BTreeMap<LeaseId, Held>,
+    granted: u64,
+    returned: u64,
+    /// The lease and node names of the input of this step.
+    certified: Option<Arc<str>>,
+}
+
+impl Oracle {
+    pub(crate) fn new(config: Arc<PoolConfig>) -> Self {
+        Self {
+            config,
+            claims: BTreeMap::new(),
+            closed: None,
+            last_generation: BTreeMap::new(),
+            last_lease: 0,
+            requests: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            granted: 0,
+            returned: 0,
+            certified: None,
+        }
+    }
+
+    pub(crate) fn step(&mut self, now: Moment, input: Option<&Input>, effects: &[Effect]) {
+        let due: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|(_, l)| l.bound.is_some_and(|at| at <= now))
+            .map(|(&id, _)| id)
+            .collect();
+        due.into_iter().for_each(|id| self.give_back(id));
+        if let Some(input) = input {
+            self.fact(now, input);
+        }
+        for effect in effects {
+            self.effect(effect);
+        }
+        assert_eq!(self.closed, None, "FEN-2: a ready owner closed and its generation was not fenced");
+        self.leases.retain(|_, lease| lease.open || lease.holder);
+    }
+
+    fn fact(&mut self, now: Moment, input: &Input) {
+        self.certified = None;
+        match input {
+            Input::Configure(config) => self.config = Arc::clone(config),
+            Input::Register { certified, .. } => self.certified = Some(Arc::clone(certified)),
+            Input::ConnectionClosed { connection } => {
+                let node =
+                    self.claims.iter().find(|(_, c)| c.connection == *connection).map(|(n, _)| n.clone());
+                if let Some((node, claim)) = node.and_then(|node| self.claims.remove_entry(&node)) {
+                    self.closed = claim.ready.map(|generation| (node, generation));
+                }
+            }
+            Input::Admit(admit) => {
+                let order = self.requests.len() as u64;
+                let request = Request { admit: admit.clone(), stage: Stage::Waiting, order };
+                self.requests.entry(admit.request).or_insert(request);
+            }
+            Input::Withdraw { request } => {
+                if let Some(request) = self.requests.get_mut(request).filter(|r| r.stage == Stage::Waiting) {
+                    request.stage = Stage::Ended;
+                }
+            }
+            Input::HolderGone { lease, sent } => self.holder_gone(now, *lease, *sent),
+            Input::NotSent { lease } => self.give_back(*lease),
+            Input::Terminal { connection, lease, error, .. } => {
+                let mine = |l: &&Held| l.connection == *connection && l.open;
+                if let Some(held) = self.leases.get(lease).filter(mine) {
+                    let (request, holder) = (held.request, held.holder);
+                    self.give_back(*lease);
+                    if holder && error.is_none() {
+                        self.end(request);
+                    }
+                }
+            }
+            Input::Ready { .. } | Input::Inspect { .. } => {}
+        }
+    }
+
+    fn holder_gone(&mut self, now: Moment, id: LeaseId, sent: bool) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.holder) else { return };
+        lease.holder = false;
+        let request = lease.request;
+        if lease.open && sent {
+            lease.bound = Some(now.after(Duration::from_secs(10)));
+        } else {
+            self.give_back(id);
+        }
+        let stage = self.requests[&request].stage;
+        if stage == Stage::Running(id) || stage == Stage::Lost(id) {
+            self.end(request);
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Registration { connection, outcome: Ok(()) } => {
+                let node = self.certified.clone().expect("I6: accepted without a registration");
+                let claim = Claim { connection: *connection, ready: None };
+                assert!(self.claims.insert(node, claim).is_none(), "I8: two owners of one Node ID");
+            }
+            Effect::CloseConnection { connection, .. } => {
+                let owned = self.claims.iter().find(|(_, claim)| claim.connection == *connection);
+                let node = owned.map(|(node, _)| node.clone()).expect("REG-7: closed one that owns nothing");
+                let claim = self.claims.remove(&node);
+                assert!(
+                    claim.is_some_and(|c| c.ready.is_none()),
+                    "REG-8: closed a generation before its fence"
+                );
+            }
+            Effect::NodeConnected { node, generation } => {
+                let claim = self.claims.get_mut(node).expect("I6: connected without a claim");
+                assert_eq!(claim.ready, None, "REG-6: connected twice");
+                let last = self.last_generation.insert(node.clone(), *generation);
+                assert!(last < Some(*generation), "I8: generation does not rise");
+                claim.ready = Some(*generation);
+            }
+            Effect::NodeFenced { node, generation, leases } => self.fence(node, *generation, *leases),
+            Effect::Grant(grant) => self.grant(grant),
+            Effect::Refuse { request, .. } => {
+                let stage = self.requests[request].stage;
+                let settled = |id| self.leases.get(&id).is_some_and(|lease| !lease.open && lease.holder);
+                let allowed = match stage {
+                    Stage::Waiting => true,
+                    Stage::Running(lease) => settled(lease),
+                    Stage::Lost(_) | Stage::Ended => false,
+                };
+                assert!(allowed, "I9: refused in {stage:?}");
+                self.end(*request);
+            }
+            Effect::Fenced { lease, request } => {
+                self.expect_settled_holder(*lease);
+                self.move_on(*request, *lease, Stage::Lost(*lease));
+            }
+            Effect::Failed { lease, request, .. } => {
+                self.expect_settled_holder(*lease);
+                self.move_on(*request, *lease, Stage::Ended);
+            }
+            Effect::Requeued { lease, request } => {
+                self.expect_settled_holder(*lease);
+                self.move_on(*request, *lease, Stage::Waiting);
+            }
+            Effect::Registration { .. } | Effect::Readiness { .. } | Effect::Snapshot { .. } => {}
+        }
+    }
+
+    fn fence(&mut self, node: &Arc<str>, generation: u64, count: usize) {
+        if let Some(claim) = self.claims.get_mut(node).filter(|claim| claim.ready == Some(generation)) {
+            claim.ready = None;
+        } else {
+            assert_eq!(self.closed.take(), Some((node.clone(), generation)), "FEN-1: not the ready owner");
+        }
+        let of = |l: &Held| l.open && l.generation == generation;
+        let ids: Vec<_> = self.leases.iter().filter(|(_, l)| of(l)).map(|(&id, _)| id).collect();
+        assert_eq!(ids.len(), count, "FEN-2: leases of the generation");
+        ids.into_iter().for_each(|id| self.give_back(id));
+    }
+
+    fn grant(&mut self, grant: &Grant) {
+        let request = self.requests.get(&grant.request).expect("I3: grant without a request");
+        assert_eq!(request.stage, Stage::Waiting, "I3, I9, I14: granted to {request:?}");
+        assert!(self.can_run(&request.admit).contains(&&grant.provider), "POL-2: not eligible: {grant:?}");
+        let overtaken = self.requests.values().find(|older| {
+            older.order < request.order
+                && older.stage == Stage::Waiting
+                && !self.can_run(&older.admit).is_empty()
+        });
+        assert!(overtaken.is_none(), "I10: overtook {overtaken:?}");
+        let claim = self.claims.get(&grant.node).expect("I5: no owner");
+        let current = (claim.connection, claim.ready);
+        assert_eq!(current, (grant.connection, Some(grant.generation)), "I5: not the ready owner");
+        assert!(grant.lease.0 > self.last_lease, "lease ids rise");
+        self.last_lease = grant.lease.0;
+        self.granted += 1;
+        let held = Held {
+            request: grant.request,
+            connection: grant.connection,
+            node: grant.node.clone(),
+            provider: grant.provider.clone(),
+            generation: grant.generation,
+            long: request.admit.long,
+            open: true,
+            holder: true,
+            bound: None,
+        };
+        self.leases.insert(grant.lease, held);
+        self.requests.get_mut(&grant.request).unwrap().stage = Stage::Running(grant.lease);
+    }
+
+    fn expect_settled_holder(&self, lease: LeaseId) {
+        let lease = &self.leases[&lease];
+        assert!(lease.holder && !lease.open, "told about {lease:?}");
+    }
+
+    fn move_on(&mut self, request: RequestId, lease: LeaseId, to: Stage) {
+        let stage = &mut self.requests.get_mut(&request).unwrap().stage;
+        let allowed = *stage == Stage::Running(lease) || *stage == Stage::Lost(lease) && to == Stage::Waiting;
+        assert!(allowed, "I9: {to:?} in {stage:?}");
+        *stage = to;
+    }
+
+    fn end(&mut self, request: RequestId) {
+        self.requests.get_mut(&request).unwrap().stage = Stage::Ended;
+    }
+
+    /// A slot that is free already stays so: the books count each lease once (I4).
+    fn give_back(&mut self, id: LeaseId) {
+        if let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.open) {
+            lease.open = false;
+            lease.bound = None;
+            self.returned += 1;
+        }
+    }
+
+    /// Compares the books with what the machine says of itself.
+    pub(crate) fn compare(&self, snapshot: &Snapshot, counters: &Counters) {
+        let waiting: Vec<_> = self.requests.values().filter(|r| r.stage == Stage::Waiting).collect();
+        assert_eq!(snapshot.queued, waiting.len(), "I13: queued");
+        assert!(snapshot.queued <= self.config.queue_max, "I12");
+        for request in waiting {
+            assert!(self.can_run(&request.admit).is_empty(), "I11: could run: {request:?}");
+        }
+        assert_eq!((counters.granted, counters.settled), (self.granted, self.returned), "I4");
+        assert_eq!(counters.admitted, self.requests.len() as u64, "I13: admitted");
+        assert_eq!(snapshot.leases, self.leases.len(), "records");
+        let cancelling = self.leases.values().filter(|lease| lease.open && !lease.holder).count();
+        assert_eq!(snapshot.cancelling, cancelling, "POL-11");
+        let running = self.requests.iter().filter_map(|(&id, request)| match request.stage {
+            Stage::Running(lease) => Some((id, lease)),
+            _ => None,
+        });
+        let open = self.leases.iter().filter(|(_, l)| l.open && l.holder).map(|(&id, l)| (l.request, id));
+        let (mut running, mut open) = (running.collect::<Vec<_>>(), open.collect::<Vec<_>>());
+        running.sort();
+        open.sort();
+        assert_eq!(running, open, "I3: running requests and held leases");
+        for node in &snapshot.nodes {
+            let ready = self.claims.get(&node.id).is_some_and(|claim| claim.ready.is_some());
+            assert_eq!(node.connected, ready, "REG-5: {node:?}");
+            for provider in &node.providers {
+                let load = self.load(&node.id, &provider.id);
+                let offline = provider.status == ProviderStatus::Offline;
+                assert!(!offline || load == (0, 0), "SNP-2");
+                assert_eq!((provider.in_flight, provider.long_in_flight), load, "I1");
+            }
+        }
+    }
+
+    fn load(&self, node: &str, provider: &str) -> (u32, u32) {
+        let mine = |l: &&Held| l.open && *l.node == *node && *l.provider == *provider;
+        let leases: Vec<_> = self.leases.values().filter(mine).collect();
+        (leases.len() as u32, leases.iter().filter(|lease| lease.long).count() as u32)
+    }
+
+    /// The eligible candidates of a request, by scanning everything.
+    fn can_run(&self, admit: &Admit) -> Vec<&Arc<str>> {
+        let Some(group) = self.config.groups.iter().find(|group| group.id == admit.group) else {
+            return Vec::new();
+        };
+        let live: Vec<(&str, &ProviderPolicy)> = group
+            .members
+            .iter()
+            .filter_map(|member| self.find(&member.provider))
+            .filter(|(node, p)| {
+                p.enabled
+                    && p.capabilities.covers(admit.needs)
+                    && (!admit.long || p.long_capacity > 0)
+                    && self.claims.get(*node).is_some_and(|claim| claim.ready.is_some())
+            })
+            .collect();
+        let avoided = |p: &ProviderPolicy| admit.avoid_provider.as_ref() == Some(&p.id);
+        let alternate = live.iter().any(|(_, p)| !avoided(p));
+        live.into_iter()
+            .filter(|(_, p)| !avoided(p) || (admit.allow_avoided_provider_fallback && !alternate))
+            .filter(|(node, p)| {
+                let (all, long) = self.load(node, &p.id);
+                all < p.capacity && (!admit.long || long < p.long_capacity)
+            })
+            .map(|(_, p)| &p.id)
+            .collect()
+    }
+
+    fn find(&self, provider: &str) -> Option<(&str, &ProviderPolicy)> {
+        let mut all = self.config.nodes.iter().flat_map(|node| node.providers.iter().map(|p| (&*node.id, p)));
+        all.find(|(_, policy)| *policy.id == *provider)
+    }
+}

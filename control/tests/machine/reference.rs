@@ -1,0 +1,452 @@
+//! The machine once more, written for obviousness: plain vectors, everything found by scanning, nothing remembered
+//! that can be counted. Under every sequence of inputs it must give the same effects in the same order.
+
+use std::{sync::Arc, time::Duration};
+
+use control::{
+    config::{Member, NodePolicy, PoolConfig, ProviderPolicy},
+    effect::{CloseReason, Effect, Grant, ReadinessRefusal, Refusal, RegistrationRefusal},
+    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+};
+use proto::message::{ErrorKind, ExecutionError};
+
+#[derive(Clone, Debug)]
+struct Owner {
+    node: Arc<str>,
+    connection: ConnectionId,
+    generation: u64,
+    /// `None` = ready.
+    pending_until: Option<Moment>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    place: u64,
+    admit: Admit,
+    arrived: Moment,
+    since: Moment,
+    waited: Duration,
+    attempts: u32,
+    busy: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Slot {
+    Held,
+    HeldUntil(Moment),
+    Fenced,
+    Free,
+}
+
+#[derive(Clone, Debug)]
+struct Lease {
+    id: LeaseId,
+    waiter: Waiter,
+    node: Arc<str>,
+    provider: Arc<str>,
+    connection: ConnectionId,
+    generation: u64,
+    slot: Slot,
+    holder: bool,
+}
+
+pub(crate) struct Reference {
+    config: Arc<PoolConfig>,
+    owners: Vec<Owner>,
+    retired: Vec<ConnectionId>,
+    waiters: Vec<Waiter>,
+    leases: Vec<Lease>,
+    /// Number of the last grant of each provider: `(node, provider, number)`.
+    last_grants: Vec<(Arc<str>, Arc<str>, u64)>,
+    places: u64,
+    generations: u64,
+    grants: u64,
+    effects: Vec<Effect>,
+}
+
+impl Reference {
+    pub(crate) fn new(config: Arc<PoolConfig>) -> Self {
+        Self {
+            config,
+            owners: vec![],
+            retired: vec![],
+            waiters: vec![],
+            leases: vec![],
+            last_grants: vec![],
+            places: 0,
+            generations: 0,
+            grants: 0,
+            effects: vec![],
+        }
+    }
+
+    pub(crate) fn handle(&mut self, now: Moment, input: Input) -> Vec<Effect> {
+        match input {
+            Input::Configure(config) => self.configure(config),
+            Input::Register { connection, certified, claimed, token_ok } => {
+                self.register(now, connection, certified, &claimed, token_ok);
+            }
+            Input::Ready { connection, claimed } => self.ready(connection, &claimed),
+            Input::ConnectionClosed { connection } => {
+                self.disown(connection);
+            }
+            Input::Admit(admit) => {
+                self.places += 1;
+                let waited = Duration::ZERO;
+                let place = self.places;
+                self.enter(Waiter {
+                    place,
+                    admit,
+                    arrived: now,
+                    since: now,
+                    waited,
+                    attempts: 0,
+                    busy: false,
+                });
+            }
+            Input::Withdraw { request } => self.waiters.retain(|waiter| waiter.admit.request != request),
+            Input::HolderGone { lease, sent } => self.holder_gone(now, lease, sent),
+            Input::NotSent { lease } => self.not_sent(now, lease),
+            Input::Terminal { connection, lease, error, sequence } => {
+                self.terminal(now, connection, lease, error, sequence);
+            }
+            Input::Inspect { .. } => {}
+        }
+        self.pump(now);
+        self.time(now);
+        while self.waiters.len() > self.config.queue_max {
+            let newest = (0..self.waiters.len()).max_by_key(|&i| self.waiters[i].place).unwrap();
+            let waiter = self.waiters.remove(newest);
+            self.refuse(waiter.admit.request, Refusal::QueueFull);
+        }
+        self.tidy();
+        std::mem::take(&mut self.effects)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Moment) -> Vec<Effect> {
+        self.time(now);
+        self.tidy();
+        std::mem::take(&mut self.effects)
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Moment> {
+        let pending = self.owners.iter().filter_map(|owner| owner.pending_until);
+        let waiting = self.waiters.iter().filter_map(|waiter| self.deadline(waiter));
+        let bounds = self.leases.iter().filter_map(|lease| match lease.slot {
+            Slot::HeldUntil(at) => Some(at),
+            _ => None,
+        });
+        pending.chain(waiting).chain(bounds).min()
+    }
+
+    fn register(
+        &mut self,
+        now: Moment,
+        connection: ConnectionId,
+        certified: Arc<str>,
+        claimed: &str,
+        token_ok: bool,
+    ) {
+        let refusal = if self.retired.contains(&connection) {
+            Some(RegistrationRefusal::Stale)
+        } else if self.owners.iter().any(|owner| owner.connection == connection) {
+            Some(RegistrationRefusal::AlreadyRegistered)
+        } else if *certified != *claimed {
+            Some(RegistrationRefusal::IdentityMismatch)
+        } else if self.config.nodes.iter().all(|node| node.id != certified) {
+            Some(RegistrationRefusal::UnknownNode)
+        } else {
+            (!token_ok).then_some(RegistrationRefusal::BadToken)
+        };
+        if let Some(refusal) = refusal {
+            self.effects.push(Effect::Registration { connection, outcome: Err(refusal) });
+            return;
+        }
+        if let Some(old) = self.owners.iter().find(|owner| owner.node == certified).map(|o| o.connection) {
+            self.disown(old);
+            self.effects.push(Effect::CloseConnection { connection: old, reason: CloseReason::Superseded });
+        }
+        self.generations += 1;
+        self.owners.push(Owner {
+            node: certified,
+            connection,
+            generation: self.generations,
+            pending_until: Some(now.after(Duration::from_secs(60))),
+        });
+        self.effects.push(Effect::Registration { connection, outcome: Ok(()) });
+    }
+
+    fn ready(&mut self, connection: ConnectionId, claimed: &str) {
+        let retired = self.retired.contains(&connection);
+        let owner = self.owners.iter_mut().find(|owner| owner.connection == connection);
+        let (outcome, connected) = match owner {
+            None if retired => (Err(ReadinessRefusal::Stale), None),
+            None => (Err(ReadinessRefusal::NotRegistered), None),
+            Some(owner) if *owner.node != *claimed => (Err(ReadinessRefusal::IdentityMismatch), None),
+            Some(owner) => {
+                let first = owner.pending_until.take().is_some();
+                (Ok(()), first.then(|| (owner.node.clone(), owner.generation)))
+            }
+        };
+        self.effects.push(Effect::Readiness { connection, outcome });
+        if let Some((node, generation)) = connected {
+            self.effects.push(Effect::NodeConnected { node, generation });
+        }
+    }
+
+    /// Whether it owned anything.
+    fn disown(&mut self, connection: ConnectionId) -> bool {
+        self.retired.push(connection);
+        let Some(index) = self.owners.iter().position(|owner| owner.connection == connection) else {
+            return false;
+        };
+        let owner = self.owners.remove(index);
+        if owner.pending_until.is_some() {
+            return true;
+        }
+        let mut told = vec![];
+        let mut leases = 0;
+        for lease in self.leases.iter_mut().filter(|lease| lease.generation == owner.generation) {
+            match lease.slot {
+                Slot::Held => {
+                    lease.slot = Slot::Fenced;
+                    told.push(Effect::Fenced { lease: lease.id, request: lease.waiter.admit.request });
+                }
+                Slot::HeldUntil(_) => lease.slot = Slot::Free,
+                Slot::Fenced | Slot::Free => continue,
+            }
+            leases += 1;
+        }
+        self.effects.push(Effect::NodeFenced { node: owner.node, generation: owner.generation, leases });
+        self.effects.extend(told);
+        true
+    }
+
+    fn configure(&mut self, config: Arc<PoolConfig>) {
+        let configured = |node: &Arc<str>| config.nodes.iter().any(|n: &NodePolicy| n.id == *node);
+        let mut removed: Vec<_> = self
+            .owners
+            .iter()
+            .filter(|o| !configured(&o.node))
+            .map(|o| (o.node.clone(), o.connection))
+            .collect();
+        removed.sort();
+        for (_, connection) in removed {
+            self.disown(connection);
+            self.effects.push(Effect::CloseConnection { connection, reason: CloseReason::Removed });
+        }
+        self.config = config;
+        let mut waiters = std::mem::take(&mut self.waiters);
+        waiters.sort_by_key(|waiter| waiter.place);
+        waiters.into_iter().for_each(|waiter| self.enter(waiter));
+    }
+
+    fn enter(&mut self, waiter: Waiter) {
+        let request = waiter.admit.request;
+        let Some(members) = self.members(&waiter.admit) else {
+            self.refuse(request, Refusal::UnknownModel);
+            return;
+        };
+        let possible = members.iter().any(|&(_, provider, _)| {
+            fits(provider, &waiter.admit)
+                && (!avoids(&waiter.admit, provider) || waiter.admit.allow_avoided_provider_fallback)
+        });
+        if possible {
+            self.waiters.push(waiter);
+        } else {
+            self.refuse(request, Refusal::Unservable);
+        }
+    }
+
+    fn holder_gone(&mut self, now: Moment, id: LeaseId, sent: bool) {
+        let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == id && lease.holder) else { return };
+        lease.holder = false;
+        if lease.slot == Slot::Held {
+            lease.slot = if sent { Slot::HeldUntil(now.after(Duration::from_secs(10))) } else { Slot::Free };
+        } else {
+            lease.slot = Slot::Free;
+        }
+    }
+
+    fn not_sent(&mut self, now: Moment, id: LeaseId) {
+        let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == id) else { return };
+        let waits_again = matches!(lease.slot, Slot::Held | Slot::Fenced);
+        lease.slot = Slot::Free;
+        if waits_again {
+            let waiter = Waiter { since: now, ..lease.waiter.clone() };
+            self.effects.push(Effect::Requeued { lease: id, request: waiter.admit.request });
+            self.enter(waiter);
+        }
+    }
+
+    fn terminal(
+        &mut self,
+        now: Moment,
+        connection: ConnectionId,
+        id: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+    ) {
+        let open = |l: &&mut Lease| matches!(l.slot, Slot::Held | Slot::HeldUntil(_));
+        let mine = |l: &&mut Lease| l.id == id && l.connection == connection;
+        let Some(lease) = self.leases.iter_mut().filter(open).find(mine) else { return };
+        lease.slot = Slot::Free;
+        let waiter = lease.waiter.clone();
+        let request = waiter.admit.request;
+        match error {
+            _ if !lease.holder => {}
+            None => {}
+            Some(error) if error.kind != ErrorKind::Busy => {
+                self.effects.push(Effect::Failed { lease: id, request, error, sequence });
+            }
+            Some(_) if waiter.busy => self.refuse(request, Refusal::Busy),
+            Some(_) => {
+                self.effects.push(Effect::Requeued { lease: id, request });
+                self.enter(Waiter { busy: true, since: now, ..waiter });
+            }
+        }
+    }
+
+    fn time(&mut self, now: Moment) {
+        let mut fired = false;
+        while let Some(at) = self.next_timeout().filter(|&at| at <= now) {
+            fired = true;
+            let late = |o: &&Owner| o.pending_until == Some(at);
+            let bound = |l: &&mut Lease| l.slot == Slot::HeldUntil(at);
+            if let Some(connection) = self.owners.iter().filter(late).map(|o| o.connection).min() {
+                self.disown(connection);
+                self.effects.push(Effect::CloseConnection { connection, reason: CloseReason::ReadyTimeout });
+            } else if let Some(lease) = self.leases.iter_mut().find(bound) {
+                lease.slot = Slot::Free;
+            } else {
+                let due: Vec<_> = self.waiters.iter().filter(|w| self.deadline(w) == Some(at)).collect();
+                let place = due.iter().map(|waiter| waiter.place).min().unwrap();
+                let index = self.waiters.iter().position(|waiter| waiter.place == place).unwrap();
+                let waiter = self.waiters.remove(index);
+                self.refuse(waiter.admit.request, Refusal::QueueTimeout);
+            }
+        }
+        if fired {
+            self.pump(now);
+        }
+    }
+
+    fn pump(&mut self, now: Moment) {
+        loop {
+            let runnable = (0..self.waiters.len()).filter(|&i| self.choose(&self.waiters[i].admit).is_some());
+            let Some(oldest) = runnable.min_by_key(|&i| self.waiters[i].place) else { return };
+            self.grant(now, oldest);
+        }
+    }
+
+    fn grant(&mut self, now: Moment, index: usize) {
+        let mut waiter = self.waiters.remove(index);
+        let (owner, provider, member) = self.choose(&waiter.admit).unwrap();
+        waiter.waited += now.since(waiter.since);
+        waiter.attempts += 1;
+        self.grants += 1;
+        let id = LeaseId(self.grants);
+        let grant = Grant {
+            request: waiter.admit.request,
+            lease: id,
+            connection: owner.connection,
+            generation: owner.generation,
+            node: owner.node,
+            provider: provider.id.clone(),
+            adapter: provider.adapter.clone(),
+            target: member.target,
+            stall_timeout: provider.stall_timeout,
+            request_timeout: provider.request_timeout,
+            queued_for: waiter.waited,
+            attempt: waiter.attempts,
+        };
+        self.last_grants.retain(|(n, p, _)| (n, p) != (&grant.node, &grant.provider));
+        self.last_grants.push((grant.node.clone(), grant.provider.clone(), self.grants));
+        self.leases.push(Lease {
+            id,
+            waiter,
+            node: grant.node.clone(),
+            provider: grant.provider.clone(),
+            connection: grant.connection,
+            generation: grant.generation,
+            slot: Slot::Held,
+            holder: true,
+        });
+        self.effects.push(Effect::Grant(grant));
+    }
+
+    /// POL-2 and POL-8, word by word.
+    fn choose(&self, admit: &Admit) -> Option<(Owner, ProviderPolicy, Member)> {
+        let members = self.members(admit)?;
+        let ready =
+            |node: &Arc<str>| self.owners.iter().find(|o| o.node == *node && o.pending_until.is_none());
+        let live: Vec<_> = members
+            .into_iter()
+            .filter_map(|(node, provider, member)| Some((ready(node)?, provider, member)))
+            .filter(|(_, provider, _)| fits(provider, admit))
+            .collect();
+        let eligible = |&&(owner, provider, _): &&(&Owner, &ProviderPolicy, &Member)| {
+            let (all, long) = self.load(&owner.node, &provider.id);
+            all < provider.capacity && (!admit.long || long < provider.long_capacity)
+        };
+        let rank = |&&(owner, provider, _): &&(&Owner, &ProviderPolicy, &Member)| {
+            let (in_flight, _) = self.load(&owner.node, &provider.id);
+            let last = self.last_grants.iter().find(|(n, p, _)| (n, p) == (&owner.node, &provider.id));
+            (in_flight, provider.priority, last.map_or(0, |&(_, _, number)| number))
+        };
+        let alternates: Vec<_> = live.iter().filter(|(_, provider, _)| !avoids(admit, provider)).collect();
+        let found = if alternates.is_empty() && admit.allow_avoided_provider_fallback {
+            live.iter().filter(eligible).min_by_key(rank)
+        } else {
+            alternates.into_iter().filter(eligible).min_by_key(rank)
+        };
+        found.map(|&(owner, provider, member)| (owner.clone(), provider.clone(), member.clone()))
+    }
+
+    /// The resolved members of a request's group in configured order; `None` when there is no such group.
+    fn members(&self, admit: &Admit) -> Option<Vec<(&Arc<str>, &ProviderPolicy, &Member)>> {
+        let group = self.config.groups.iter().find(|group| group.id == admit.group)?;
+        let all = || self.config.nodes.iter().flat_map(|n| n.providers.iter().map(move |p| (&n.id, p)));
+        let found = group.members.iter().filter_map(|member| {
+            let (node, policy) = all().find(|(_, policy)| policy.id == member.provider)?;
+            Some((node, policy, member))
+        });
+        Some(found.collect())
+    }
+
+    fn load(&self, node: &Arc<str>, provider: &Arc<str>) -> (u32, u32) {
+        let held = |l: &&Lease| matches!(l.slot, Slot::Held | Slot::HeldUntil(_));
+        let mine = |l: &&Lease| l.node == *node && l.provider == *provider;
+        let leases: Vec<_> = self.leases.iter().filter(held).filter(mine).collect();
+        (leases.len() as u32, leases.iter().filter(|lease| lease.waiter.admit.long).count() as u32)
+    }
+
+    fn deadline(&self, waiter: &Waiter) -> Option<Moment> {
+        self.config.queue_timeout.map(|timeout| waiter.arrived.after(timeout))
+    }
+
+    fn refuse(&mut self, request: RequestId, reason: Refusal) {
+        self.effects.push(Effect::Refuse { request, reason });
+    }
+
+    fn tidy(&mut self) {
+        self.leases.retain(|lease| lease.holder || lease.slot != Slot::Free);
+        let last_grants = std::mem::take(&mut self.last_grants);
+        let kept = |node: &Arc<str>, provider: &Arc<str>| {
+            let configured = self.config.nodes.iter().filter(|n| n.id == *node);
+            configured.flat_map(|n| &n.providers).any(|p| p.id == *provider)
+                || self.load(node, provider) != (0, 0)
+        };
+        self.last_grants = last_grants.into_iter().filter(|(n, p, _)| kept(n, p)).collect();
+    }
+}
+
+fn fits(provider: &ProviderPolicy, admit: &Admit) -> bool {
+    provider.enabled
+        && provider.capabilities.covers(admit.needs)
+        && (!admit.long || provider.long_capacity > 0)
+}
+
+fn avoids(admit: &Admit, provider: &ProviderPolicy) -> bool {
+    admit.avoid_provider.as_ref() == Some(&provider.id)
+}

@@ -1,0 +1,142 @@
+//! One connection to a provider: its socket, what was received and not yet understood, and what it counts for.
+
+use std::{cell::RefCell, future::Future, io, rc::Rc, time::Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    http::pool::{Counters, Key},
+    net::{Stream, WriteFault},
+};
+
+/// Most bytes that one receive takes.
+pub(crate) const RECEIVE_MAX: usize = 64 * 1024;
+/// A receive of at least this much keeps the buffer it came in; a smaller one is copied into one of its own size, so that
+/// a piece that waits somewhere pins at most twice its length.
+const KEEP_MIN: usize = RECEIVE_MAX / 2;
+
+/// Where the bytes go. TLS to providers will be its second variant; nothing else in the client knows.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    /// TCP as it is (`http://`).
+    Plain(Stream),
+}
+
+impl Wire {
+    async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.readable().await,
+        }
+    }
+
+    /// As [`Stream::watch`].
+    pub(super) fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {
+        match self {
+            Self::Plain(stream) => stream.watch(),
+        }
+    }
+
+    fn try_read(&self, buffer: &mut BytesMut, max: usize) -> io::Result<Option<usize>> {
+        match self {
+            Self::Plain(stream) => stream.try_read(buffer, max),
+        }
+    }
+
+    /// As [`Stream::write_all`].
+    pub(super) async fn write_all(&mut self, part: Bytes, deadline: Instant) -> Result<(), WriteFault> {
+        match self {
+            Self::Plain(stream) => stream.write_all(part, deadline).await.0,
+        }
+    }
+}
+
+/// What [`Conn::receive`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// Bytes, now in [`Conn::buffer`].
+    Data,
+    /// Nothing for now.
+    Nothing,
+    /// The end of the stream.
+    End,
+}
+
+/// A connection. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(super) wire: Wire,
+    /// Received and not yet taken. Its owner empties it before it receives more, but for a part of a head or a chunk line.
+    pub(super) buffer: BytesMut,
+    pub(crate) key: Key,
+    /// The last receive took everything there was, so that another one is not worth its system call.
+    drained: bool,
+    counters: Rc<Counters>,
+}
+
+impl Conn {
+    pub(crate) fn new(wire: Wire, key: Key, counters: Rc<Counters>) -> Self {
+        counters.opened.set(counters.opened.get() + 1);
+        counters.open.set(counters.open.get() + 1);
+        Self { wire, buffer: BytesMut::new(), key, drained: false, counters }
+    }
+
+    /// Receives without waiting, by way of the shard's one `scratch`.
+    pub(super) fn receive(&mut self, scratch: &RefCell<BytesMut>) -> io::Result<Received> {
+        if self.drained {
+            return Ok(Received::Nothing);
+        }
+        let mut scratch = scratch.borrow_mut();
+        scratch.clear();
+        let Some(n) = self.wire.try_read(&mut scratch, RECEIVE_MAX)? else {
+            self.drained = true;
+            return Ok(Received::Nothing);
+        };
+        if n == 0 {
+            return Ok(Received::End);
+        }
+        self.drained = n < RECEIVE_MAX;
+        if self.buffer.is_empty() && n >= KEEP_MIN {
+            self.buffer = scratch.split();
+        } else if self.buffer.is_empty() {
+            self.buffer = BytesMut::from(scratch.as_ref());
+        } else {
+            self.buffer.extend_from_slice(&scratch);
+        }
+        Ok(Received::Data)
+    }
+
+    /// Waits until [`Conn::receive`] has something to say, without holding a buffer.
+    pub(super) async fn wait(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+        self.wire.readable().await?;
+        self.drained = false;
+        Ok(())
+    }
+
+    /// Says that the peer was heard of by a watch.
+    pub(super) fn rouse(&mut self) {
+        self.drained = false;
+    }
+
+    /// Whether an idle connection can serve another request: it is open and its peer has said nothing.
+    pub(crate) fn is_quiet(&mut self, scratch: &RefCell<BytesMut>) -> bool {
+        let mut scratch = scratch.borrow_mut();
+        scratch.clear();
+        let quiet = self.buffer.is_empty() && matches!(self.wire.try_read(&mut scratch, 1), Ok(None));
+        self.drained = quiet;
+        quiet
+    }
+
+    /// Whether something was received that nobody has taken.
+    pub(crate) fn has_surplus(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.counters.open.set(self.counters.open.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,107 @@
+//! The HTTP/1.1 client of the Node: one request and its answer on one connection (RFC 9112).
+//!
+//! [`Pool::send`] writes a request and gives the [`Exchange`] whose head has come. The caller takes the body with
+//! [`Exchange::next`] and [`Exchange::try_next`]. Dropping either early closes the connection: that is how a request is
+//! cancelled (security.md row 23).
+
+mod conn;
+mod error;
+mod exchange;
+mod heads;
+#[cfg(test)]
+mod tests;
+mod upload;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub(super) use conn::{Conn, RECEIVE_MAX, Wire};
+pub use error::ClientError;
+pub use exchange::Exchange;
+
+use super::{
+    h1::{
+        body::BodyDecoder,
+        encode::{self, Framing},
+    },
+    head::{Headers, Method},
+    limits::Limits,
+    pool::{Key, Pool},
+};
+use heads::Heads;
+
+/// A request to a provider. `Host` comes from the key, and `Content-Length` from the body; such fields in `headers`, and
+/// `transfer-encoding` and `connection`, are not sent.
+#[derive(Clone, Debug)]
+pub struct Outgoing<'a> {
+    /// Method token, e.g. `POST`.
+    pub method: &'a str,
+    /// Request target in origin form: path and query.
+    pub target: &'a str,
+    /// Fields, names in lower case.
+    pub headers: &'a Headers,
+    /// The body, empty for none.
+    pub body: Bytes,
+}
+
+/// A request as bytes, so that it can be sent a second time.
+#[derive(Debug)]
+pub(super) struct Request {
+    method: Method,
+    head: Bytes,
+    body: Bytes,
+}
+
+impl Request {
+    pub(super) fn encode(key: &Key, request: &Outgoing<'_>) -> Result<Self, ClientError> {
+        let method = Method::from_token(request.method);
+        // A server may want to know that an empty body is meant where a body is usual (RFC 9110 section 8.6).
+        let has_body = !request.body.is_empty() || matches!(request.method, "POST" | "PUT" | "PATCH");
+        let framing = if has_body { Framing::Length(request.body.len() as u64) } else { Framing::None };
+        let mut head = Vec::with_capacity(1024);
+        encode::request_head(
+            &mut head,
+            &method,
+            request.target,
+            &key.authority,
+            request.headers.iter(),
+            framing,
+        )
+        .map_err(ClientError::Request)?;
+        Ok(Self { method, head: head.into(), body: request.body.clone() })
+    }
+}
+
+/// A request that got no head of an answer.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) error: ClientError,
+    /// Whether any byte of an answer had come.
+    pub(super) heard: bool,
+}
+
+/// Sends `request` on `conn` and waits for the head of the answer.
+pub(super) async fn attempt(
+    pool: &Pool,
+    mut conn: Conn,
+    request: &Request,
+    limits: &Limits,
+    stall: Duration,
+) -> Result<Exchange, Attempt> {
+    let mut heads = Heads::new(limits, pool.scratch());
+    let answer = async {
+        let parts = (request.head.clone(), request.body.clone());
+        let sent = upload::upload(&mut conn, &mut heads, parts, stall).await?;
+        let head = match sent.early {
+            Some(head) => head,
+            None => heads.wait(&mut conn).await?,
+        };
+        let decoder = BodyDecoder::for_response(&head, &request.method, limits)?;
+        Ok((head, decoder, sent.whole))
+    };
+    match answer.await {
+        Ok((head, decoder, whole)) => Ok(Exchange::new(pool.clone(), conn, head, decoder, whole)),
+        Err(error) => Err(Attempt { error, heard: heads.heard }),
+    }
+}

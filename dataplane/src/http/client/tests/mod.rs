@@ -1,0 +1,7 @@
+//! The client against raw servers on threads of their own, on both drivers.
+
+mod cancel;
+mod framing;
+mod reuse;
+mod server;
+mod upload;

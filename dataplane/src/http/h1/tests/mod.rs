@@ -1,0 +1,3 @@
+mod bodies;
+mod heads;
+mod round_trip;

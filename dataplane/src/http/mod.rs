@@ -1,0 +1,14 @@
+//! HTTP/1.1 (RFC 9110, RFC 9112) for both sides of the gateway: strict, bounded, and our own framing over `httparse`.
+//!
+//! [`h1`] holds the pure parsers and encoders, [`hop`] what may cross the gateway, [`sse`] an observer of event streams,
+//! [`server`] the driver of one client connection.
+
+pub mod client;
+mod date;
+pub mod h1;
+pub mod head;
+pub mod hop;
+pub mod limits;
+pub mod pool;
+pub mod server;
+pub mod sse;

@@ -1,0 +1,52 @@
+//! The ways a connection ends.
+
+use bytes::BytesMut;
+
+use super::Connection;
+use crate::{clock, time::before};
+
+/// Bytes thrown away at a time.
+const DISCARD: usize = 16 * 1024;
+
+impl Connection {
+    /// Ends the connection: what is pending is written, then FIN. Where unread input is to be expected it is thrown away for
+    /// a while, because closing over it would reset the connection and take the answer from the client.
+    ///
+    /// A body that was not finished lacks its end then, which the client can tell.
+    pub async fn close(mut self) {
+        if self.flush().await.is_err() {
+            self.stream.reset_on_close();
+            return;
+        }
+        self.stream.shutdown_write();
+        if self.linger || !self.buf.is_empty() {
+            self.discard().await;
+        }
+    }
+
+    /// Ends the connection in the middle of a body: what was pushed is written, then FIN without the body's end.
+    pub async fn break_off(mut self) {
+        self.linger = true;
+        self.close().await;
+    }
+
+    /// Ends the connection by a reset, at once or when the last watch is dropped. What was not flushed is lost.
+    pub fn abort_hard(self) {
+        self.stream.reset_on_close();
+    }
+
+    async fn discard(&mut self) {
+        let deadline = clock::now() + self.limits.linger;
+        let mut budget = self.limits.linger_bytes;
+        let mut scratch = BytesMut::new();
+        self.buf = BytesMut::new();
+        while budget > 0 {
+            let read = self.stream.read_some(&mut scratch, DISCARD.min(budget));
+            match before(deadline, read).await {
+                Some(Ok(n)) if n > 0 => budget = budget.saturating_sub(n),
+                _ => return,
+            }
+            scratch.clear();
+        }
+    }
+}

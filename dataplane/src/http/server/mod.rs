@@ -1,0 +1,258 @@
+//! The driver of one client connection: requests in, responses out, one at a time.
+//!
+//! One task owns a [`Connection`] and calls, per request: [`Connection::next_request`], [`Connection::read_body`],
+//! [`Connection::begin`], [`Connection::push`] and [`Connection::flush`] as often as needed, [`Connection::finish`] and a
+//! last flush. When `next_request` has no more it calls [`Connection::close`]. After a fault it may answer once.
+//!
+//! While a connection is idle it holds no buffer. While a response is pending, [`Connection::watch`] tells that the client
+//! sent something or went away, and [`Connection::check_gone`] which of the two.
+
+mod body;
+mod close;
+mod response;
+#[cfg(test)]
+mod tests;
+
+use std::{future::Future, io, net::SocketAddr, rc::Rc, time::Instant};
+
+use bytes::BytesMut;
+
+pub use body::ReadFault;
+pub use response::ResponseBody;
+use response::Writing;
+
+use super::{
+    h1::{
+        body::BodyDecoder,
+        parse::{HeadFault, HeadScan},
+    },
+    head::{Method, RequestHead, Version, list_elements},
+    limits::Limits,
+};
+use crate::{clock, net::Stream, time::before};
+
+/// Bytes asked for at a time while a head is read.
+const HEAD_READ: usize = 8 * 1024;
+/// Bytes asked for at a time while a response is pending.
+const LOOK_AHEAD_READ: usize = 4 * 1024;
+
+/// Why there is no next request. The caller may answer once, where [`RequestFault::status`] says with what, and must
+/// close the connection.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestFault {
+    /// The head is refused.
+    #[error("refused request head: {0}")]
+    Head(#[from] HeadFault),
+    /// The head did not come in time.
+    #[error("the request head did not come in time")]
+    TimedOut,
+    /// The client closed in the middle of the head.
+    #[error("the connection ended inside a request head")]
+    Truncated,
+    /// The connection broke.
+    #[error("the connection broke")]
+    Broken(#[source] io::Error),
+}
+
+impl RequestFault {
+    /// Status to answer with; `None` when nobody would read it.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Head(fault) => Some(fault.status()),
+            Self::TimedOut => Some(408),
+            Self::Truncated => Some(400),
+            Self::Broken(_) => None,
+        }
+    }
+}
+
+/// What a client did while its response was pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It closed its side or the connection broke: nobody waits for the response.
+    Yes,
+    /// It is there; watch again.
+    No,
+    /// It has sent so much in advance that it is not listened to any more: do not watch again.
+    Deaf,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    limits: Rc<Limits>,
+    /// Received and not yet used.
+    buf: BytesMut,
+    scan: HeadScan,
+    /// By when the head must be whole, once it is being waited for.
+    head_deadline: Option<Instant>,
+    /// By when a next request must begin.
+    idle_deadline: Option<Instant>,
+    /// The request body's unread rest.
+    body: BodyDecoder,
+    /// The client waits for `100 Continue`.
+    expects: bool,
+    asked_head: bool,
+    asked_http10: bool,
+    /// Whether another request may follow.
+    persist: bool,
+    draining: bool,
+    /// Whether unread input is to be expected at the close.
+    linger: bool,
+    writing: Writing,
+    out: Vec<u8>,
+}
+
+impl Connection {
+    /// An accepted connection; the deadline of its first head runs from now.
+    pub fn new(stream: Stream, limits: Rc<Limits>) -> Self {
+        let head_deadline = Some(clock::now() + limits.head_deadline);
+        Self {
+            stream,
+            limits,
+            buf: BytesMut::new(),
+            scan: HeadScan::default(),
+            head_deadline,
+            idle_deadline: None,
+            body: BodyDecoder::none(),
+            expects: false,
+            asked_head: false,
+            asked_http10: false,
+            persist: true,
+            draining: false,
+            linger: false,
+            writing: Writing::Done,
+            out: Vec::new(),
+        }
+    }
+
+    /// The client's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.stream.peer_addr()
+    }
+
+    /// Ends the connection after the response that is pending, if any; responses that begin from now on say so.
+    pub fn set_draining(&mut self) {
+        self.draining = true;
+    }
+
+    /// Waits for the next request. `None` = no more: the client closed, was idle for too long, the last response ended
+    /// the connection, or the connection drains. Loses nothing when dropped; deadlines go on running then.
+    ///
+    /// # Errors
+    /// The head is refused, late or cut short.
+    pub async fn next_request(&mut self) -> Result<Option<RequestHead>, RequestFault> {
+        loop {
+            if self.draining || !self.persist || self.writing != Writing::Done || !self.out.is_empty() {
+                return Ok(None);
+            }
+            match self.scan.request_head(&mut self.buf, &self.limits) {
+                Ok(Some(head)) => return self.take_request(head).map(Some),
+                Ok(None) => {}
+                Err(fault) => return Err(self.fail(fault.into())),
+            }
+            let deadline = self.arm();
+            self.release_empty();
+            self.out = Vec::new();
+            let received = match before(deadline, self.stream.readable()).await {
+                None if self.has_begun() => return Err(self.fail(RequestFault::TimedOut)),
+                None => Ok(Some(0)),
+                Some(Ok(())) => self.stream.try_read(&mut self.buf, HEAD_READ),
+                Some(Err(error)) => Err(error),
+            };
+            match received {
+                Ok(Some(0)) => {
+                    self.persist = false;
+                    return if self.has_begun() { Err(self.fail(RequestFault::Truncated)) } else { Ok(None) };
+                }
+                Ok(_) => {}
+                Err(_) if !self.has_begun() => {
+                    self.persist = false;
+                    return Ok(None);
+                }
+                Err(error) => return Err(self.fail(RequestFault::Broken(error))),
+            }
+        }
+    }
+
+    /// Whether a head has begun, other than by an empty line that is ignored.
+    fn has_begun(&self) -> bool {
+        !b"\r\n".starts_with(&self.buf)
+    }
+
+    /// The deadline of what is being waited for now.
+    fn arm(&mut self) -> Instant {
+        if let Some(deadline) = self.head_deadline {
+            return deadline;
+        }
+        if self.has_begun() {
+            *self.head_deadline.insert(clock::now() + self.limits.head_deadline)
+        } else {
+            *self.idle_deadline.get_or_insert_with(|| clock::now() + self.limits.keepalive_idle)
+        }
+    }
+
+    fn take_request(&mut self, head: RequestHead) -> Result<RequestHead, RequestFault> {
+        self.head_deadline = None;
+        self.idle_deadline = None;
+        self.body = match BodyDecoder::for_request(&head, &self.limits) {
+            Ok(body) => body,
+            Err(fault) => return Err(self.fail(fault.into())),
+        };
+        self.expects = head.expects_continue() && !self.body.is_end();
+        self.asked_head = head.method == Method::Head;
+        self.asked_http10 = head.version == Version::Http10;
+        let closes = head
+            .headers
+            .get_all("connection")
+            .flat_map(list_elements)
+            .any(|option| option.eq_ignore_ascii_case(b"close"));
+        self.persist = !closes && !self.asked_http10;
+        self.writing = Writing::Waiting;
+        self.release_empty();
+        Ok(head)
+    }
+
+    /// Lets go of the receive buffer where nothing is in it: it may be the tail of a large body's.
+    fn release_empty(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = BytesMut::new();
+        }
+    }
+
+    /// After a fault: one answer, then the end.
+    fn fail(&mut self, fault: RequestFault) -> RequestFault {
+        self.persist = false;
+        self.linger = true;
+        self.body = BodyDecoder::none();
+        self.expects = false;
+        self.asked_head = false;
+        self.asked_http10 = false;
+        self.writing = Writing::Waiting;
+        fault
+    }
+
+    /// Ends when [`Connection::check_gone`] is to be called. Stays armed while the response is written, and may be dropped
+    /// freely. It has its own hold on the socket, which stays open until it is dropped too.
+    pub fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {
+        self.stream.watch()
+    }
+
+    /// After the watch has fired: whether the client has gone. What it sent in advance is kept for its next request, up
+    /// to [`Limits::look_ahead`].
+    pub fn check_gone(&mut self) -> Gone {
+        let room = self.limits.look_ahead.saturating_sub(self.buf.len());
+        if room == 0 {
+            return Gone::Deaf;
+        }
+        match self.stream.try_read(&mut self.buf, room.min(LOOK_AHEAD_READ)) {
+            Ok(Some(0)) | Err(_) => {
+                self.persist = false;
+                Gone::Yes
+            }
+            Ok(Some(_)) if self.buf.len() >= self.limits.look_ahead => Gone::Deaf,
+            Ok(_) => Gone::No,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Writing a response: everything is appended to one buffer that is used again, and a flush is one write.
+
+use bytes::Bytes;
+
+use super::Connection;
+use crate::{
+    clock,
+    http::{
+        date,
+        h1::encode::{self, Framing},
+        head::ResponseHead,
+    },
+    net::WriteFault,
+};
+
+/// Bytes that one write may carry, so that the stall deadline is about progress and not about size.
+const WRITE: usize = 256 * 1024;
+/// Capacity of the output buffer that is kept from one flush to the next.
+const KEPT: usize = 64 * 1024;
+
+/// How long a response's body will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseBody {
+    /// Exactly this many bytes.
+    Length(u64),
+    /// Not known: chunked, or up to the close for an HTTP/1.0 client.
+    Chunked,
+    /// No body.
+    None,
+}
+
+/// Where the response is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// A request is there, no response has begun.
+    Waiting,
+    /// Bytes of the body still to come.
+    Length(u64),
+    Chunked,
+    UntilClose,
+    /// The body is not sent: HEAD, 204, 304.
+    Discarded,
+    /// Finished, or no request yet.
+    Done,
+}
+
+impl Connection {
+    /// Appends the head of the response to the output. Framing fields come from `body` and from the state of the connection,
+    /// not from the head's fields.
+    ///
+    /// A request body that was not read is thrown away here, or the connection will close after the response.
+    pub fn begin(&mut self, head: &ResponseHead, body: ResponseBody) {
+        self.settle_body();
+        let bodiless = head.is_informational() || matches!(head.status, 204 | 304);
+        let (framing, writing) = match body {
+            _ if bodiless => (Framing::None, Writing::Discarded),
+            ResponseBody::None => (Framing::Length(0), Writing::Length(0)),
+            ResponseBody::Length(length) => (Framing::Length(length), Writing::Length(length)),
+            ResponseBody::Chunked if self.asked_http10 => (Framing::None, Writing::UntilClose),
+            ResponseBody::Chunked => (Framing::Chunked, Writing::Chunked),
+        };
+        self.writing = if self.asked_head { Writing::Discarded } else { writing };
+        self.persist &= !self.draining;
+        let close = !self.persist;
+        let date = head.headers.get("date").is_none().then(date::now);
+        let date = date.as_ref().map(|date| ("date", date.as_slice()));
+        let fields = head.headers.iter().chain(date);
+        if encode::response_head(&mut self.out, head.status, fields, framing, close).is_err() {
+            // Headers are valid by construction; should that ever fail, the status is still told.
+            let _bare = encode::response_head(&mut self.out, head.status, std::iter::empty(), framing, close);
+        }
+    }
+
+    /// Appends a piece of the body, as one chunk where the response is chunked. Bytes over an announced length are not sent.
+    pub fn push(&mut self, data: &[u8]) {
+        match self.writing {
+            Writing::Chunked => encode::chunk_of(&mut self.out, data),
+            Writing::UntilClose => self.out.extend_from_slice(data),
+            Writing::Length(left) => {
+                let fits = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                self.out.extend_from_slice(data.get(..fits).unwrap_or_default());
+                self.writing = Writing::Length(left.saturating_sub(fits as u64));
+                self.persist &= fits == data.len();
+            }
+            Writing::Waiting | Writing::Discarded | Writing::Done => {}
+        }
+    }
+
+    /// Appends pieces of the body, as one chunk for all of them where the response is chunked.
+    pub fn push_parts(&mut self, parts: &[Bytes]) {
+        if self.writing == Writing::Chunked {
+            encode::chunk(&mut self.out, parts);
+        } else {
+            for part in parts {
+                self.push(part);
+            }
+        }
+    }
+
+    /// Ends the body. A body shorter than announced ends the connection, so that the client can tell.
+    pub fn finish(&mut self) {
+        match self.writing {
+            Writing::Chunked => self.out.extend_from_slice(encode::LAST_CHUNK),
+            Writing::Length(0) | Writing::Discarded | Writing::Done => {}
+            Writing::Length(_) | Writing::UntilClose | Writing::Waiting => self.persist = false,
+        }
+        self.writing = Writing::Done;
+    }
+
+    /// Bytes that wait for a flush.
+    pub fn pending(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether the connection ends after the current response.
+    pub fn will_close(&self) -> bool {
+        self.draining || !self.persist
+    }
+
+    /// Writes all output. Drive it to its end: dropped, the output is lost and the connection of no use.
+    ///
+    /// # Errors
+    /// The client takes nothing for [`Limits::write_stall`](crate::http::limits::Limits::write_stall), or the connection
+    /// broke.
+    pub async fn flush(&mut self) -> Result<(), WriteFault> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let result = if out.len() <= WRITE {
+            let deadline = clock::now() + self.limits.write_stall;
+            let (result, back) = self.stream.write_all(out, deadline).await;
+            out = back;
+            result
+        } else {
+            let rest = Bytes::from(std::mem::take(&mut out));
+            self.flush_large(rest).await
+        };
+        if result.is_err() {
+            self.persist = false;
+        }
+        out.clear();
+        out.shrink_to(KEPT);
+        self.out = out;
+        result
+    }
+
+    async fn flush_large(&mut self, mut rest: Bytes) -> Result<(), WriteFault> {
+        while !rest.is_empty() {
+            let piece = rest.split_to(WRITE.min(rest.len()));
+            let deadline = clock::now() + self.limits.write_stall;
+            self.stream.write_all(piece, deadline).await.0?;
+        }
+        Ok(())
+    }
+
+    /// Sends a whole response.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub async fn respond(&mut self, head: &ResponseHead, body: &[u8]) -> Result<(), WriteFault> {
+        self.begin(head, ResponseBody::Length(body.len() as u64));
+        self.push(body);
+        self.finish();
+        self.flush().await
+    }
+}

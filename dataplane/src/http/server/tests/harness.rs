@@ -1,0 +1,322 @@
+//! A real server on a shard with a few routes, and a blocking client.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    pin::pin,
+    rc::Rc,
+    sync::mpsc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::{Either, select};
+
+use crate::{
+    http::{
+        head::{RequestHead, ResponseHead},
+        limits::Limits,
+        server::{Connection, Gone, ResponseBody},
+    },
+    local::Latch,
+    net::{Listener, WriteFault},
+    shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
+};
+
+/// Bodies over this are refused.
+pub(super) const MAX_BODY: usize = 100_000;
+
+/// Longest wait of a test for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    /// What the routes saw.
+    pub(super) seen: mpsc::Receiver<String>,
+    shard: Option<Shard>,
+}
+
+impl Server {
+    pub(super) fn start(driver: DriverWish, limits: Limits) -> Self {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (see, seen) = mpsc::channel();
+        let spec = ShardSpec { name: "http".to_owned(), cpu: None, driver };
+        let shard = Shard::start(spec, move || async move {
+            let (stop, drain, limits) = (Rc::new(Latch::new()), Rc::new(Latch::new()), Rc::new(limits));
+            let mut listener = Listener::open(listener).unwrap();
+            loop {
+                let accepted = match select(pin!(listener.accept()), pin!(stop.closed())).await {
+                    Either::Left((stream, _)) => Some(stream),
+                    Either::Right(_) => None,
+                };
+                let Some(stream) = accepted else { return };
+                let routes = Routes { see: see.clone(), stop: Rc::clone(&stop), drain: Rc::clone(&drain) };
+                spawn_guarded(routes.serve(Connection::new(stream, Rc::clone(&limits))));
+            }
+        })
+        .unwrap();
+        Self { address, seen, shard: Some(shard) }
+    }
+
+    pub(super) fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, read: Vec::new() }
+    }
+
+    pub(super) fn saw(&self) -> String {
+        self.seen.recv_timeout(PATIENCE).unwrap()
+    }
+
+    pub(super) fn panicked(&self) -> u64 {
+        self.shard.as_ref().map_or(0, |shard| shard.tasks.panicked())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut client = self.connect();
+        client.send("GET /stop HTTP/1.1\r\nhost: t\r\n\r\n");
+        let ended = self.shard.take().is_some_and(Shard::join);
+        if !std::thread::panicking() {
+            assert!(ended);
+        }
+    }
+}
+
+/// Runs a test on both drivers.
+pub(super) fn on_both(limits: &Limits, test: impl Fn(&Server)) {
+    for driver in [DriverWish::Auto, DriverWish::Epoll] {
+        let server = Server::start(driver, limits.clone());
+        test(&server);
+        assert_eq!(server.panicked(), 0, "{driver:?}");
+    }
+}
+
+struct Routes {
+    see: mpsc::Sender<String>,
+    stop: Rc<Latch>,
+    drain: Rc<Latch>,
+}
+
+impl Routes {
+    fn saw(&self, what: impl Into<String>) {
+        let _nobody_listens = self.see.send(what.into());
+    }
+
+    async fn serve(self, mut connection: Connection) {
+        loop {
+            // As an owner does it: `next_request` is dropped when the drain comes, also in the middle of a head.
+            let next = match select(pin!(connection.next_request()), pin!(self.drain.closed())).await {
+                Either::Left((next, _)) => Some(next),
+                Either::Right(_) => None,
+            };
+            let next = match next {
+                Some(next) => next,
+                None => {
+                    connection.set_draining();
+                    connection.next_request().await
+                }
+            };
+            match next {
+                Ok(Some(head)) => match self.answer(connection, &head).await {
+                    Some(back) => connection = back,
+                    None => return,
+                },
+                Ok(None) => {
+                    self.saw("end");
+                    return connection.close().await;
+                }
+                Err(fault) => {
+                    self.saw(format!("{fault}"));
+                    if let Some(status) = fault.status() {
+                        let _sent = connection.respond(&ResponseHead::new(status), b"refused").await;
+                    }
+                    return connection.close().await;
+                }
+            }
+        }
+    }
+
+    async fn answer(&self, mut connection: Connection, head: &RequestHead) -> Option<Connection> {
+        match head.target.path() {
+            "/stop" => self.stop.close(),
+            "/drain" => {
+                self.drain.close();
+                connection.set_draining();
+                let _sent = connection.respond(&ResponseHead::new(200), b"").await;
+            }
+            "/early" => {
+                let _sent = connection.respond(&ResponseHead::new(404), b"early").await;
+            }
+            "/stream" => stream(&mut connection).await,
+            "/short" => {
+                connection.begin(&ResponseHead::new(200), ResponseBody::Length(10));
+                connection.push(b"12345");
+                connection.finish();
+                let _sent = connection.flush().await;
+            }
+            "/over" => {
+                connection.begin(&ResponseHead::new(200), ResponseBody::Length(5));
+                connection.push(b"1234567890");
+                connection.finish();
+                let _sent = connection.flush().await;
+            }
+            "/nothing" => {
+                connection.begin(&ResponseHead::new(204), ResponseBody::None);
+                connection.finish();
+                let _sent = connection.flush().await;
+            }
+            "/break" => {
+                connection.begin(&ResponseHead::new(200), ResponseBody::Chunked);
+                connection.push(b"part");
+                connection.break_off().await;
+                return None;
+            }
+            "/reset" => {
+                connection.begin(&ResponseHead::new(200), ResponseBody::Chunked);
+                connection.push(b"part");
+                let _sent = connection.flush().await;
+                connection.abort_hard();
+                return None;
+            }
+            "/hang" => return self.hang(connection).await,
+            "/firehose" => {
+                self.firehose(connection).await;
+                return None;
+            }
+            _ => match connection.read_body(MAX_BODY).await {
+                Ok(body) => {
+                    self.saw(format!("body {}", body.len()));
+                    let _sent = connection.respond(&ResponseHead::new(200), &body).await;
+                }
+                Err(fault) => {
+                    self.saw(format!("{fault}"));
+                    let status = fault.status().unwrap_or(400);
+                    let _sent = connection.respond(&ResponseHead::new(status), b"refused").await;
+                }
+            },
+        }
+        Some(connection)
+    }
+
+    /// A silent response that ends when the client goes, or after the client has sent `/go`.
+    async fn hang(&self, mut connection: Connection) -> Option<Connection> {
+        let _body = connection.read_body(MAX_BODY).await;
+        connection.begin(&ResponseHead::new(200), ResponseBody::Chunked);
+        connection.push(b"begun");
+        let _sent = connection.flush().await;
+        self.saw("hanging");
+        loop {
+            let fired = connection.watch().await;
+            match connection.check_gone() {
+                Gone::Yes => {
+                    self.saw("gone");
+                    connection.close().await;
+                    return None;
+                }
+                Gone::No => {
+                    assert!(fired.is_ok());
+                    self.saw("more");
+                    connection.push(b"more");
+                    let _sent = connection.flush().await;
+                    if connection.buf.ends_with(b"\r\n\r\n") {
+                        break;
+                    }
+                }
+                Gone::Deaf => {
+                    self.saw("deaf");
+                    break;
+                }
+            }
+        }
+        connection.finish();
+        let _sent = connection.flush().await;
+        Some(connection)
+    }
+
+    async fn firehose(&self, mut connection: Connection) {
+        connection.begin(&ResponseHead::new(200), ResponseBody::Chunked);
+        let data = vec![b'x'; 300 * 1024];
+        loop {
+            connection.push(&data);
+            match connection.flush().await {
+                Ok(()) => {}
+                Err(fault) => {
+                    self.saw(if matches!(fault, WriteFault::Stalled) { "stalled" } else { "broken" });
+                    return connection.abort_hard();
+                }
+            }
+        }
+    }
+}
+
+async fn stream(connection: &mut Connection) {
+    let mut head = ResponseHead::new(200);
+    head.headers.push("content-type", "text/event-stream").unwrap();
+    head.headers.push("date", "today").unwrap();
+    connection.begin(&head, ResponseBody::Chunked);
+    let _sent = connection.flush().await;
+    connection.push(b"one,");
+    let _sent = connection.flush().await;
+    connection.push_parts(&[Bytes::from_static(b"two,"), Bytes::from_static(b"three")]);
+    assert!(connection.pending() > 0);
+    connection.finish();
+    let _sent = connection.flush().await;
+    assert_eq!(connection.pending(), 0);
+}
+
+pub(super) struct Client {
+    pub(super) stream: TcpStream,
+    /// Received and not yet looked at.
+    pub(super) read: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn send(&mut self, text: &str) {
+        // The server may have closed already; what it said is judged by the reads.
+        let _broken = self.stream.write_all(text.as_bytes());
+    }
+
+    fn more(&mut self) -> bool {
+        let mut piece = [0; 16 * 1024];
+        match self.stream.read(&mut piece) {
+            Ok(0) => false,
+            Ok(n) => {
+                self.read.extend_from_slice(&piece[..n]);
+                true
+            }
+            Err(error) => panic!("after {:?}: {error}", String::from_utf8_lossy(&self.read)),
+        }
+    }
+
+    /// Everything up to and with `end`.
+    pub(super) fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(at) = memchr::memmem::find(&self.read, end.as_bytes()) {
+                return String::from_utf8(self.read.drain(..at + end.len()).collect()).unwrap();
+            }
+            assert!(self.more(), "ended after {:?}", String::from_utf8_lossy(&self.read));
+        }
+    }
+
+    /// Status, head and body of a response with a length.
+    pub(super) fn response(&mut self) -> (u16, String, String) {
+        let head = self.until("\r\n\r\n");
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        let length: usize = length.map_or(0, |length| length.parse().unwrap());
+        while self.read.len() < length {
+            assert!(self.more());
+        }
+        let body = String::from_utf8(self.read.drain(..length).collect()).unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), head, body)
+    }
+
+    /// Everything up to an orderly end.
+    pub(super) fn rest(&mut self) -> String {
+        while self.more() {}
+        String::from_utf8(std::mem::take(&mut self.read)).unwrap()
+    }
+}

@@ -1,0 +1,4 @@
+mod faults;
+mod harness;
+mod keep_alive;
+mod pending;

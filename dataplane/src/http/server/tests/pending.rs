@@ -1,0 +1,115 @@
+//! While a response is pending: clients that go, talk or stop reading.
+
+use std::{
+    io::Read,
+    net::Shutdown,
+    time::{Duration, Instant},
+};
+
+use super::harness::{Server, on_both};
+use crate::http::limits::Limits;
+
+fn hang(server: &Server) -> super::harness::Client {
+    let mut client = server.connect();
+    client.send("POST /hang HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\nok");
+    client.until("5\r\nbegun\r\n");
+    assert_eq!(server.saw(), "hanging");
+    client
+}
+
+#[test]
+fn a_client_that_goes_during_silence_is_noticed_at_once() {
+    on_both(&Limits::default(), |server| {
+        let client = hang(server);
+        let left = Instant::now();
+        drop(client);
+        assert_eq!(server.saw(), "gone");
+        assert!(left.elapsed() < Duration::from_secs(1));
+
+        // Also when it resets: unread data at its close does that.
+        let client = hang(server);
+        socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        assert_eq!(server.saw(), "gone");
+
+        let client = hang(server);
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(server.saw(), "gone");
+    });
+}
+
+#[test]
+fn a_request_sent_in_advance_is_kept_and_answered_after_the_pending_one() {
+    on_both(&Limits::default(), |server| {
+        let mut client = hang(server);
+        client.send("POST /echo HTTP/1.1\r\nhost: t\r\n");
+        assert_eq!(server.saw(), "more");
+        client.until("4\r\nmore\r\n");
+        client.send("content-length: 0\r\n\r\n");
+        client.until("0\r\n\r\n");
+        assert_eq!(client.response().0, 200);
+    });
+}
+
+#[test]
+fn a_client_that_sends_too_much_in_advance_is_not_listened_to() {
+    let limits = Limits { look_ahead: 10_000, ..Limits::default() };
+    on_both(&limits, |server| {
+        let mut client = hang(server);
+        client.send(&"x".repeat(30_000));
+        while server.saw() != "deaf" {}
+        // It goes on with what it kept, which is no request.
+        client.until("0\r\n\r\n");
+    });
+}
+
+#[test]
+fn a_client_that_stops_reading_is_cut_at_the_stall_deadline() {
+    let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
+    on_both(&limits, |server| {
+        let mut client = server.connect();
+        client.send("GET /firehose HTTP/1.1\r\nhost: t\r\n\r\n");
+        assert_eq!(server.saw(), "stalled");
+        // The cut is a reset, not an end that could be taken for a whole answer.
+        let mut sink = vec![0; 1 << 20];
+        let end = loop {
+            match client.stream.read(&mut sink) {
+                Ok(0) => break "end",
+                Ok(_) => {}
+                Err(_) => break "reset",
+            }
+        };
+        assert_eq!(end, "reset");
+    });
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_write_breaks_it() {
+    on_both(&Limits::default(), |server| {
+        let mut client = server.connect();
+        client.send("GET /firehose HTTP/1.1\r\nhost: t\r\n\r\n");
+        client.until("\r\n\r\n");
+        drop(client);
+        assert_eq!(server.saw(), "broken");
+    });
+}
+
+#[test]
+fn a_response_that_is_broken_off_lacks_its_end() {
+    on_both(&Limits::default(), |server| {
+        let mut client = server.connect();
+        client.send("GET /break HTTP/1.1\r\nhost: t\r\n\r\n");
+        client.until("\r\n\r\n");
+        assert_eq!(client.rest(), "4\r\npart\r\n");
+    });
+}
+
+#[test]
+fn a_response_that_is_aborted_ends_in_a_reset() {
+    on_both(&Limits::default(), |server| {
+        let mut client = server.connect();
+        client.send("GET /reset HTTP/1.1\r\nhost: t\r\n\r\n");
+        let mut all = Vec::new();
+        assert!(client.stream.read_to_end(&mut all).is_err());
+    });
+}

@@ -1,0 +1,205 @@
+//! Bounded lock-free queues between threads: many senders, one receiver, one wake for a batch.
+//!
+//! A sender pushes any number of items and then rings once. Order: items of one sender arrive in the order of its
+//! pushes, and a push that happens after another thread's push was observed arrives after it (one FIFO for all), which
+//! the Edge relies on: what control tells a link's shard comes before what a client's shard does because of it.
+
+mod bell;
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst, fence},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crossbeam::queue::ArrayQueue;
+
+use crate::clock;
+use bell::{Bell, Ear};
+
+struct Shared<T> {
+    queue: ArrayQueue<T>,
+    sleeping: AtomicBool,
+    bell: Bell,
+}
+
+/// The sending side; cloned freely.
+pub struct Sender<T>(Arc<Shared<T>>);
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> std::fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("len", &self.0.queue.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Sender<T> {
+    /// Adds an item without waking the receiver; call [`Sender::ring`] after the batch.
+    ///
+    /// # Errors
+    /// The queue is full: the item comes back, and what that means is the caller's to decide.
+    pub fn push(&self, item: T) -> Result<(), T> {
+        self.0.queue.push(item)
+    }
+
+    /// Wakes the receiver if it sleeps; costs a fence otherwise.
+    pub fn ring(&self) {
+        fence(SeqCst);
+        if self.0.sleeping.load(SeqCst) && self.0.sleeping.swap(false, SeqCst) {
+            self.0.bell.ring();
+        }
+    }
+
+    /// [`Sender::push`] and [`Sender::ring`].
+    ///
+    /// # Errors
+    /// As [`Sender::push`].
+    pub fn send(&self, item: T) -> Result<(), T> {
+        self.push(item)?;
+        self.ring();
+        Ok(())
+    }
+
+    /// Items waiting.
+    pub fn len(&self) -> usize {
+        self.0.queue.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.queue.is_empty()
+    }
+
+    /// The bound.
+    pub fn capacity(&self) -> usize {
+        self.0.queue.capacity()
+    }
+}
+
+/// A receiving side for a shard that has not started yet; [`ShardInboxSeed::open`] it there.
+pub struct ShardInboxSeed<T> {
+    shared: Arc<Shared<T>>,
+    ear: std::os::unix::net::UnixStream,
+}
+
+impl<T> std::fmt::Debug for ShardInboxSeed<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardInboxSeed").finish_non_exhaustive()
+    }
+}
+
+/// A mailbox of `capacity` items whose receiver is a shard.
+///
+/// # Errors
+/// No file descriptors left for the bell.
+pub fn for_shard<T>(capacity: usize) -> io::Result<(Sender<T>, ShardInboxSeed<T>)> {
+    let (bell, ear) = Bell::socket()?;
+    let shared =
+        Arc::new(Shared { queue: ArrayQueue::new(capacity), sleeping: AtomicBool::new(false), bell });
+    Ok((Sender(Arc::clone(&shared)), ShardInboxSeed { shared, ear }))
+}
+
+impl<T> ShardInboxSeed<T> {
+    /// Opens the receiving side on the calling shard.
+    ///
+    /// # Errors
+    /// The bell cannot be registered with the shard's driver.
+    pub fn open(self) -> io::Result<ShardInbox<T>> {
+        Ok(ShardInbox { shared: self.shared, ear: Ear::open(self.ear)? })
+    }
+}
+
+/// The receiving side on a shard.
+pub struct ShardInbox<T> {
+    shared: Arc<Shared<T>>,
+    ear: Ear,
+}
+
+impl<T> std::fmt::Debug for ShardInbox<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardInbox").finish_non_exhaustive()
+    }
+}
+
+impl<T> ShardInbox<T> {
+    /// Waits until there is something and moves at most `max` items to `batch`.
+    pub async fn receive(&mut self, batch: &mut Vec<T>, max: usize) {
+        loop {
+            self.drain(batch, max);
+            if !batch.is_empty() {
+                return;
+            }
+            self.shared.sleeping.store(true, SeqCst);
+            if self.shared.queue.is_empty() {
+                self.ear.listen().await;
+            }
+            self.shared.sleeping.store(false, SeqCst);
+        }
+    }
+
+    fn drain(&self, batch: &mut Vec<T>, max: usize) {
+        while batch.len() < max {
+            let Some(item) = self.shared.queue.pop() else { return };
+            batch.push(item);
+        }
+    }
+}
+
+/// The receiving side on a plain thread.
+pub struct ThreadInbox<T> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T> std::fmt::Debug for ThreadInbox<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadInbox").finish_non_exhaustive()
+    }
+}
+
+/// A mailbox of `capacity` items whose receiver is a plain thread; it must call [`ThreadInbox::adopt`] first.
+pub fn for_thread<T>(capacity: usize) -> (Sender<T>, ThreadInbox<T>) {
+    let shared = Arc::new(Shared {
+        queue: ArrayQueue::new(capacity),
+        sleeping: AtomicBool::new(false),
+        bell: Bell::thread(),
+    });
+    (Sender(Arc::clone(&shared)), ThreadInbox { shared })
+}
+
+impl<T> ThreadInbox<T> {
+    /// Makes the calling thread the one that is woken. What was sent before stays.
+    pub fn adopt(&self) {
+        self.shared.bell.adopt(thread::current());
+    }
+
+    /// The next item, without waiting.
+    pub fn try_pop(&self) -> Option<T> {
+        self.shared.queue.pop()
+    }
+
+    /// Sleeps until `ready()` says that there is something to do, someone rings, or `deadline` comes. `ready` is asked
+    /// after the sleeping flag is up, so that no wake is lost; it may look at further queues that ring the same bell.
+    pub fn park(&self, deadline: Option<Instant>, ready: impl Fn() -> bool) {
+        self.shared.sleeping.store(true, SeqCst);
+        if self.shared.queue.is_empty() && !ready() {
+            match deadline.map(|d| d.saturating_duration_since(clock::now())) {
+                None => thread::park(),
+                Some(Duration::ZERO) => {}
+                Some(wait) => thread::park_timeout(wait),
+            }
+        }
+        self.shared.sleeping.store(false, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests;

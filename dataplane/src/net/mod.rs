@@ -1,0 +1,14 @@
+//! TCP as the data plane sees it: the narrow interface behind which the runtime can be replaced.
+//!
+//! A [`Stream`] is owned by one task. Waiting for a peer without a buffer is [`Stream::readable`], which may be dropped
+//! freely; [`Stream::read`] is a completion read whose future must be driven to its end unless the stream is closed with it.
+
+mod dial;
+mod listener;
+mod stream;
+mod sys;
+
+pub use dial::{DialError, dial};
+pub use listener::Listener;
+pub use stream::{ReadHalf, Stream, WriteFault, WriteHalf};
+pub(crate) use sys::prepare;

@@ -1,0 +1,51 @@
+//! Socket calls that the runtime does not offer: non-blocking receive and options on a live stream.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use bytes::{BufMut, BytesMut};
+use socket2::SockRef;
+
+/// Sets the blocking mode that the shard's driver wants: epoll needs a non-blocking socket, and the ring a blocking one
+/// (on a non-blocking one it completes with EAGAIN instead of waiting).
+///
+/// # Errors
+/// The socket is dead.
+pub(crate) fn prepare<S: AsFd>(socket: &S) -> io::Result<()> {
+    SockRef::from(socket).set_nonblocking(monoio::utils::is_legacy())
+}
+
+/// Runs `f` with the socket's options.
+pub(super) fn with_socket<S: AsRawFd, T>(socket: &S, f: impl FnOnce(SockRef<'_>) -> T) -> T {
+    // SAFETY: `socket` is borrowed for the whole call, so its descriptor stays open.
+    #[expect(unsafe_code, reason = "the runtime's streams do not implement AsFd")]
+    let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
+    f(SockRef::from(&fd))
+}
+
+/// Receives at most `max` bytes without waiting and appends them. `None` = nothing there yet, `Some(0)` = end of stream.
+pub(super) fn try_receive<S: AsRawFd>(
+    socket: &S,
+    buffer: &mut BytesMut,
+    max: usize,
+) -> io::Result<Option<usize>> {
+    buffer.reserve(max);
+    let spare = buffer.spare_capacity_mut();
+    let room = spare.len().min(max);
+    let Some(spare) = spare.get_mut(..room) else { return Ok(None) };
+    match with_socket(socket, |s| s.recv_with_flags(spare, libc::MSG_DONTWAIT)) {
+        Ok(n) => {
+            // SAFETY: the kernel initialised the first `n` bytes of the spare capacity, n ≤ room.
+            #[expect(unsafe_code, reason = "appending what recv wrote without a copy")]
+            unsafe {
+                buffer.advance_mut(n);
+            }
+            Ok(Some(n))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,502 @@
+//! Drives one link: a socket with its TLS session on one side, a [`Mux`] and its owner on the other.
+//!
+//! [`Link::run`] is one task with three loops. The reader takes what the socket has, up to 256 KiB, hands every message of
+//! it to the [`Handler`], tells it once that the batch is over, and wakes the writer once. The writer gathers everything
+//! that is ready, up to 64 KiB, into one TLS write. The pulse keeps the heartbeat. Whoever finds a reason to end says so,
+//! and the writer ends the link in the runtime's order: farewell, FIN, stop the reader, await it, drop both halves.
+//!
+//! No loop waits for the owner: what a slow client cannot take yet is bounded by credit, so the socket is always read and
+//! heartbeats always pass (HBT-2).
+
+use std::{
+    cell::{Cell, RefCell},
+    io, mem,
+    pin::pin,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::{
+    future::{Either, select},
+    join,
+};
+use proto::{
+    frame::{Decoder, FRAME_BYTES_MAX},
+    message::{Goodbye, Message, StreamNo},
+};
+
+use super::{
+    close::{CloseReason, Farewell},
+    mux::{Incoming, Mux, MuxLimits, MuxStats, OpenError},
+    outbox::QueueError,
+};
+use crate::{
+    clock,
+    local::{Latch, Signal},
+    net::{ReadHalf, Stream, WriteFault, WriteHalf},
+    time::{before, sleep_until},
+    tls::session::Session,
+};
+
+/// What one read may take.
+pub const LINK_READ_BYTES: usize = 256 * 1024;
+/// What one write gathers, about: the last frame may go over it.
+pub const LINK_WRITE_BYTES: usize = 64 * 1024;
+/// How long one such write may take before the peer counts as one that stopped reading.
+pub const LINK_WRITE_STALL: Duration = Duration::from_secs(45);
+/// How long a link that ends tries to get its farewell out.
+pub const LINK_FAREWELL: Duration = Duration::from_secs(1);
+/// A write buffer that grew over this for a huge control message is not kept.
+const WRITE_BUFFER_KEPT: usize = 4 * LINK_WRITE_BYTES;
+
+/// Bounds of one link.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkLimits {
+    /// Streams, control messages and heartbeat.
+    pub mux: MuxLimits,
+    /// Longest frame taken from the peer, in bytes (WIR-2).
+    pub frame_bytes_max: usize,
+    /// Longest duration of one write.
+    pub write_stall: Duration,
+    /// Longest farewell.
+    pub farewell: Duration,
+}
+
+impl Default for LinkLimits {
+    fn default() -> Self {
+        Self {
+            mux: MuxLimits::default(),
+            frame_bytes_max: FRAME_BYTES_MAX,
+            write_stall: LINK_WRITE_STALL,
+            farewell: LINK_FAREWELL,
+        }
+    }
+}
+
+/// The owner of a link, called by its reader. It must not block; what it wants to say it says through its [`LinkHandle`],
+/// also from inside these calls.
+pub trait Handler {
+    /// One message, in the order of arrival. A `Bytes` in it is a slice of the read buffer: who keeps a small one for long
+    /// copies it.
+    fn on_incoming(&mut self, incoming: Incoming);
+
+    /// All messages of one read have been handed over: the time to ring each shard that got any, once.
+    fn on_batch_end(&mut self);
+}
+
+struct Shared {
+    session: RefCell<Session>,
+    mux: RefCell<Mux>,
+    /// There may be something to write.
+    wake: Signal,
+    /// Why the link ends; the first reason counts.
+    reason: Cell<Option<CloseReason>>,
+    stopping: Latch,
+    /// The link is over and its socket closed.
+    ended: Latch,
+}
+
+impl Shared {
+    fn stop(&self, reason: CloseReason) {
+        if self.reason.get().is_none() {
+            self.reason.set(Some(reason));
+            self.stopping.close();
+            self.wake.set();
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.is_closed()
+    }
+}
+
+/// One link, before and while it runs.
+pub struct Link {
+    shared: Rc<Shared>,
+    limits: LinkLimits,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("mux", &self.shared.mux).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// A link over a session whose handshake is complete. Its heartbeat starts now.
+    #[must_use]
+    pub fn new(session: Session, limits: LinkLimits) -> Self {
+        let shared = Shared {
+            session: RefCell::new(session),
+            mux: RefCell::new(Mux::new(limits.mux, clock::now())),
+            wake: Signal::new(),
+            reason: Cell::new(None),
+            stopping: Latch::new(),
+            ended: Latch::new(),
+        };
+        Self { shared: Rc::new(shared), limits }
+    }
+
+    /// What tasks of this shard hold. It may outlive the link.
+    #[must_use]
+    pub fn handle(&self) -> LinkHandle {
+        LinkHandle(Rc::clone(&self.shared))
+    }
+
+    /// Runs the link to its end and closes the socket. `early` is the plaintext that came with the handshake's last bytes.
+    ///
+    /// Dropping the future closes the socket at once, without a farewell.
+    pub async fn run<H: Handler>(self, stream: Stream, early: BytesMut, handler: &mut H) -> CloseReason {
+        let guard = EndGuard(&self.shared);
+        let (read, write) = stream.into_split();
+        let reader = Reader::new(&self.shared, self.limits, early);
+        let writer = Writer {
+            shared: &self.shared,
+            limits: self.limits,
+            write,
+            cipher: Vec::new(),
+            plain: Vec::new(),
+        };
+        join!(reader.run(read, handler), writer.run(), pulse(&self.shared));
+        drop(guard);
+        self.shared.reason.get().unwrap_or(CloseReason::Internal)
+    }
+}
+
+/// Frees what the link held, also when its task is dropped or a handler panics.
+struct EndGuard<'a>(&'a Shared);
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        self.0.stop(CloseReason::Internal);
+        if let Ok(mut mux) = self.0.mux.try_borrow_mut() {
+            mux.end();
+        }
+        self.0.ended.close();
+    }
+}
+
+/// Keeps the heartbeat, also while a write is stuck.
+async fn pulse(shared: &Shared) {
+    while !shared.is_stopping() {
+        let due = shared.mux.borrow().poll_timeout();
+        // A pong only moves it later; then this wakes early once and looks again.
+        let _woken = select(pin!(sleep_until(due)), pin!(shared.stopping.closed())).await;
+        if shared.is_stopping() {
+            return;
+        }
+        let beat = shared.mux.borrow_mut().handle_timeout(clock::now());
+        match beat {
+            Ok(true) => shared.wake.set(),
+            Ok(false) => {}
+            Err(fault) => shared.stop(fault.into()),
+        }
+    }
+}
+
+struct Reader<'a> {
+    shared: &'a Shared,
+    decoder: Decoder,
+    plain: BytesMut,
+}
+
+impl<'a> Reader<'a> {
+    fn new(shared: &'a Shared, limits: LinkLimits, early: BytesMut) -> Self {
+        Self { shared, decoder: Decoder::new(limits.frame_bytes_max), plain: early }
+    }
+
+    async fn run<H: Handler>(mut self, mut read: ReadHalf, handler: &mut H) {
+        self.deliver(handler);
+        let mut cipher = BytesMut::with_capacity(LINK_READ_BYTES);
+        while !self.shared.is_stopping() {
+            cipher.clear();
+            let (result, filled) = read.read(cipher).await;
+            cipher = filled;
+            match result {
+                Ok(0) => self.shared.stop(CloseReason::PeerClosed),
+                Ok(_) => self.take(&cipher, handler),
+                Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.shared.stop(CloseReason::ConnectionLost),
+            }
+        }
+    }
+
+    fn take<H: Handler>(&mut self, cipher: &[u8], handler: &mut H) {
+        // One allocation at most, whether or not owners still hold slices of the last batch.
+        self.plain.reserve(cipher.len());
+        let (received, peer_closed) = {
+            let mut session = self.shared.session.borrow_mut();
+            (session.receive(cipher, &mut self.plain), session.peer_closed())
+        };
+        // What came before a broken record counts.
+        self.deliver(handler);
+        match received {
+            Err(fault) => self.shared.stop((&fault).into()),
+            Ok(()) if peer_closed => self.shared.stop(CloseReason::PeerClosed),
+            Ok(()) => {}
+        }
+        self.shared.wake.set();
+    }
+
+    /// Hands every whole message to the owner.
+    fn deliver<H: Handler>(&mut self, handler: &mut H) {
+        if self.plain.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        while !self.shared.is_stopping() {
+            match self.next(now) {
+                Ok(Some((Incoming::Ignored, _))) => {}
+                Ok(Some((incoming, farewell))) => {
+                    handler.on_incoming(incoming);
+                    if farewell {
+                        self.shared.stop(CloseReason::PeerGoodbye);
+                    }
+                }
+                Ok(None) => break,
+                Err(reason) => self.shared.stop(reason),
+            }
+        }
+        handler.on_batch_end();
+        self.shared.wake.set();
+    }
+
+    fn next(&mut self, now: Instant) -> Result<Option<(Incoming, bool)>, CloseReason> {
+        let Some(frame) = self.decoder.next(&mut self.plain).map_err(|error| {
+            tracing::warn!(%error, "frame refused");
+            CloseReason::FrameTooLarge
+        })?
+        else {
+            return Ok(None);
+        };
+        let message = Message::decode(frame).map_err(|error| {
+            tracing::warn!(%error, "message refused");
+            CloseReason::ProtocolError
+        })?;
+        let farewell = matches!(message, Message::Goodbye(_));
+        let incoming = self.shared.mux.borrow_mut().handle(now, message).map_err(|fault| {
+            tracing::warn!(%fault, "message refused");
+            CloseReason::from(fault)
+        })?;
+        Ok(Some((incoming, farewell)))
+    }
+}
+
+struct Writer<'a> {
+    shared: &'a Shared,
+    limits: LinkLimits,
+    write: WriteHalf,
+    /// Reused from write to write.
+    cipher: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl Writer<'_> {
+    async fn run(mut self) {
+        while !self.shared.is_stopping() {
+            self.gather();
+            if self.cipher.is_empty() {
+                self.shared.wake.wait().await;
+            } else if !self.flush().await {
+                break;
+            }
+        }
+        self.farewell().await;
+        self.write.shutdown().await;
+        self.write.stop_reader();
+    }
+
+    /// Encrypts what is ready behind what is left.
+    fn gather(&mut self) {
+        self.plain.clear();
+        self.shared.mux.borrow_mut().poll_transmit(&mut self.plain, LINK_WRITE_BYTES);
+        self.encrypt();
+    }
+
+    fn encrypt(&mut self) {
+        let mut session = self.shared.session.borrow_mut();
+        if self.plain.is_empty() || session.send(&self.plain, &mut self.cipher).is_err() {
+            // A session that takes no more plaintext has faulted, and the reader says so.
+            session.flush(&mut self.cipher);
+        }
+    }
+
+    /// Writes all ciphertext. `false` when the socket is of no use any more: the reason is set then, and what is left is
+    /// not a whole record.
+    async fn flush(&mut self) -> bool {
+        let (shared, farewell) = (self.shared, self.limits.farewell);
+        let cipher = mem::take(&mut self.cipher);
+        let mut writing = pin!(self.write.write_all(cipher, clock::now() + self.limits.write_stall));
+        let written = match select(writing.as_mut(), pin!(shared.stopping.closed())).await {
+            Either::Left((written, _)) => Some(written),
+            // Dropping the write gives the connection up, which is what follows.
+            Either::Right(((), _)) if shared.reason.get().is_some_and(|r| r.farewell() == Farewell::None) => {
+                None
+            }
+            Either::Right(((), _)) => before(clock::now() + farewell, writing).await,
+        };
+        match written {
+            Some((Ok(()), buffer)) => {
+                self.cipher = buffer;
+                self.cipher.clear();
+                if self.cipher.capacity() > WRITE_BUFFER_KEPT {
+                    self.cipher = Vec::new();
+                }
+                true
+            }
+            Some((Err(WriteFault::Stalled), _)) => {
+                shared.stop(CloseReason::WriteStall);
+                self.limits.farewell = Duration::ZERO;
+                false
+            }
+            Some((Err(WriteFault::Io(_)), _)) => {
+                shared.stop(CloseReason::ConnectionLost);
+                self.limits.farewell = Duration::ZERO;
+                false
+            }
+            None => {
+                self.limits.farewell = Duration::ZERO;
+                false
+            }
+        }
+    }
+
+    /// Says what the reason lets us say, for a moment.
+    async fn farewell(&mut self) {
+        let Some(reason) = self.shared.reason.get() else { return };
+        if reason.farewell() == Farewell::None || self.limits.farewell.is_zero() {
+            return;
+        }
+        self.plain.clear();
+        if reason.farewell() == Farewell::Goodbye {
+            let mut mux = self.shared.mux.borrow_mut();
+            let _full = mux.send(Message::Goodbye(Goodbye { reason: reason.label().to_owned() }));
+            mux.poll_control(&mut self.plain);
+        }
+        self.encrypt();
+        if !matches!(reason, CloseReason::Tls { .. }) {
+            self.shared.session.borrow_mut().close(&mut self.cipher);
+        }
+        let cipher = mem::take(&mut self.cipher);
+        let _best_effort = self.write.write_all(cipher, clock::now() + self.limits.farewell).await;
+    }
+}
+
+/// A link as tasks of its shard see it. Cheap to clone; after the link's end everything is a no-op or `NotOpen`.
+#[derive(Clone)]
+pub struct LinkHandle(Rc<Shared>);
+
+impl std::fmt::Debug for LinkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkHandle").field("mux", &self.0.mux).finish_non_exhaustive()
+    }
+}
+
+impl LinkHandle {
+    /// As [`Mux::send`]; a full queue ends the link.
+    pub fn send(&self, message: Message) {
+        let sent = self.0.mux.borrow_mut().send(message);
+        match sent {
+            Ok(()) => self.0.wake.set(),
+            Err(fault) => self.0.stop(fault.into()),
+        }
+    }
+
+    /// As [`Mux::open`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&self, stream: StreamNo, send_window: u32, receive_window: u32) -> Result<(), OpenError> {
+        self.0.mux.borrow_mut().open(stream, send_window, receive_window)
+    }
+
+    /// As [`Mux::queue`].
+    ///
+    /// # Errors
+    /// [`QueueError`].
+    pub fn queue(&self, stream: StreamNo, message: Message) -> Result<(), QueueError> {
+        self.0.mux.borrow_mut().queue(stream, message)?;
+        self.0.wake.set();
+        Ok(())
+    }
+
+    /// As [`Mux::queue_body`].
+    ///
+    /// # Errors
+    /// [`QueueError`].
+    pub fn queue_body(&self, stream: StreamNo, body: Bytes) -> Result<(), QueueError> {
+        self.0.mux.borrow_mut().queue_body(stream, body)?;
+        self.0.wake.set();
+        Ok(())
+    }
+
+    /// As [`Mux::sendable`].
+    #[must_use]
+    pub fn sendable(&self, stream: StreamNo) -> usize {
+        self.0.mux.borrow().sendable(stream)
+    }
+
+    /// As [`Mux::release`].
+    pub fn release(&self, stream: StreamNo, bytes: usize) {
+        if self.0.mux.borrow_mut().release(stream, bytes) {
+            self.0.wake.set();
+        }
+    }
+
+    /// As [`Mux::discard`].
+    pub fn discard(&self, stream: StreamNo) {
+        self.0.mux.borrow_mut().discard(stream);
+    }
+
+    /// As [`Mux::finish`].
+    pub fn finish(&self, stream: StreamNo) {
+        self.0.mux.borrow_mut().finish(stream);
+    }
+
+    /// As [`Mux::close`].
+    pub fn close(&self, stream: StreamNo) {
+        self.0.mux.borrow_mut().close(stream);
+    }
+
+    /// As [`Mux::restart_heartbeat`], from now.
+    pub fn restart_heartbeat(&self) {
+        self.0.mux.borrow_mut().restart_heartbeat(clock::now());
+    }
+
+    /// As [`Mux::has_stream_data`].
+    #[must_use]
+    pub fn has_stream_data(&self) -> bool {
+        self.0.mux.borrow().has_stream_data()
+    }
+
+    /// Open streams.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.0.mux.borrow().streams()
+    }
+
+    /// Counters of the link.
+    #[must_use]
+    pub fn stats(&self) -> MuxStats {
+        self.0.mux.borrow().stats()
+    }
+
+    /// Ends the link: what control messages wait leaves, then a goodbye with the reason; stream data is dropped. Only the
+    /// first reason counts.
+    pub fn shutdown(&self, reason: CloseReason) {
+        self.0.stop(reason);
+    }
+
+    /// Whether the link ends or has ended.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.0.is_stopping()
+    }
+
+    /// Waits until the link has ended and its socket is closed. May be dropped freely.
+    pub async fn ended(&self) {
+        self.0.ended.closed().await;
+    }
+}

@@ -1,0 +1,610 @@
+//! The streams of one link, without its socket: messages in, frames out.
+//!
+//! Outbound, in this order: heartbeats, control messages in the order they were given, credit, then the streams that have
+//! data and credit, one turn each. A stream is opened by its owner, not by what arrives; what arrives for a stream that is
+//! not open is counted and dropped, because after a cancel that is normal.
+//!
+//! Life of a stream:
+//! ```text
+//!   open ──▶ queue / queue_body / handle ──▶ finish ──(all sent)──▶ gone
+//!                        └───────────────▶ close ─────────────────▶ gone
+//! ```
+//!
+//! Memory: a stream has at most its send window queued (a request body counts as the one buffer it is a slice of); what it
+//! received is with its owner at once, at most its receive window of it.
+
+use std::{collections::VecDeque, mem, time::Instant};
+
+use bytes::Bytes;
+use proto::{
+    frame::CHUNK_BYTES_MAX,
+    message::{Credit, Message, StreamNo},
+};
+use thiserror::Error;
+
+use super::{
+    credit::{CreditExceeded, CreditOverflow, ReceiveWindow, SendWindow, cost},
+    heartbeat::{Beat, Heartbeat, HeartbeatTimes},
+    outbox::{Emitted, Outbox, QueueError},
+    sequence::{Sequence, Violation},
+    streams::Streams,
+};
+
+/// Streams of one link at a time, unless the owner says otherwise.
+pub const STREAMS_MAX: usize = 65_536;
+/// Control messages that wait on one link, unless the owner says otherwise: a cancel for each of some thousand runs whose
+/// clients went away while the peer did not read.
+pub const CONTROL_QUEUE_MAX: usize = 16_384;
+/// Bytes of one stream's turn while others wait, in frames of at most that payload.
+const TURN_BYTES: usize = 16 * 1024;
+/// Room left for a frame's own fields when payload is cut to fit a budget.
+const FRAME_OVERHEAD: usize = 48;
+/// Payload that is worth a frame: less room than this in a budget does not cut a body.
+const CUT_BYTES_MIN: usize = 1024;
+
+/// Bounds of one link, and its heartbeat.
+#[derive(Clone, Copy, Debug)]
+pub struct MuxLimits {
+    /// Open streams; reaching it refuses [`Mux::open`].
+    pub streams_max: usize,
+    /// Waiting control messages; reaching it ends the link.
+    pub control_max: usize,
+    /// When to ask and when to give up.
+    pub heartbeat: HeartbeatTimes,
+}
+
+impl Default for MuxLimits {
+    fn default() -> Self {
+        Self {
+            streams_max: STREAMS_MAX,
+            control_max: CONTROL_QUEUE_MAX,
+            heartbeat: HeartbeatTimes::default(),
+        }
+    }
+}
+
+/// What one arrived message is to the owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Incoming {
+    /// Registration, readiness, requests, commands, goodbye: for the owner to act on.
+    Control(Message),
+    /// A tunnel frame, run event or body chunk of an open stream, in sequence and within credit. The owner gives `cost`
+    /// bytes back with [`Mux::release`] once it no longer holds them.
+    Data {
+        /// Its stream.
+        stream: StreamNo,
+        /// Itself.
+        message: Message,
+        /// What it used of the window; 0 for frames without payload.
+        cost: usize,
+    },
+    /// The peer drained: [`Mux::sendable`] has grown.
+    Credit {
+        /// Its stream.
+        stream: StreamNo,
+    },
+    /// The peer wants an open stream stopped.
+    Cancel {
+        /// Its stream.
+        stream: StreamNo,
+    },
+    /// The peer broke the rules of one stream. Nothing of this stream is passed on any more; its owner cancels and closes.
+    StreamFault {
+        /// Its stream.
+        stream: StreamNo,
+        /// How.
+        fault: StreamFault,
+    },
+    /// Nothing to do: a heartbeat, a message of a newer build, or one for a stream that is gone.
+    Ignored,
+}
+
+/// How a peer broke the rules of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StreamFault {
+    /// Out of order (TUN-2).
+    #[error(transparent)]
+    Sequence(#[from] Violation),
+    /// More data than credit (WIR-6).
+    #[error(transparent)]
+    CreditExceeded(#[from] CreditExceeded),
+    /// More credit than there can be.
+    #[error(transparent)]
+    CreditOverflow(#[from] CreditOverflow),
+}
+
+/// What ends a whole link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LinkFault {
+    /// No answer to a heartbeat in time (HBT-1).
+    #[error("no answer to a heartbeat in time")]
+    HeartbeatTimeout,
+    /// [`MuxLimits::control_max`] messages wait.
+    #[error("too many control messages wait to be sent")]
+    ControlQueueFull,
+    /// The peer's stream numbers must rise (WIR-10), and this one did not.
+    #[error("the peer used stream number {0} again")]
+    StreamReused(StreamNo),
+}
+
+/// Why a stream cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// [`MuxLimits::streams_max`] are open, or the link has ended.
+    #[error("the link takes no more streams")]
+    TooMany,
+    /// The number is in use.
+    #[error("the stream is open already")]
+    Exists,
+}
+
+/// Counters of one link, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MuxStats {
+    /// Messages that arrived.
+    pub received: u64,
+    /// Frames that left.
+    pub sent: u64,
+    /// Messages for streams that were not open.
+    pub late: u64,
+    /// Messages of a newer build.
+    pub unknown: u64,
+}
+
+struct Stream {
+    send: SendWindow,
+    receive: ReceiveWindow,
+    sequence: Sequence,
+    outbox: Outbox,
+    /// In `Mux::ready`.
+    scheduled: bool,
+    /// In `Mux::grants`.
+    grant_scheduled: bool,
+    /// Takes nothing in any more: the peer broke its rules, or the owner is done.
+    deaf: bool,
+    /// Goes once everything is sent.
+    finishing: bool,
+    /// Bytes of its turn that are used up already: by a write that ended within it, or by a last turn that went over.
+    used: usize,
+}
+
+/// One side of a link.
+pub struct Mux {
+    limits: MuxLimits,
+    heartbeat: Heartbeat,
+    ping_due: bool,
+    pong_due: bool,
+    control: VecDeque<Message>,
+    streams: Streams<Stream>,
+    /// Streams that may have something to send, in the order of their turns. Numbers of closed streams stay until passed.
+    ready: VecDeque<StreamNo>,
+    /// Streams with credit to give back.
+    grants: VecDeque<StreamNo>,
+    /// The highest stream number in a request of the peer.
+    last_request: StreamNo,
+    ended: bool,
+    stats: MuxStats,
+}
+
+impl std::fmt::Debug for Mux {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mux")
+            .field("streams", &self.streams.len())
+            .field("control", &self.control.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+// What the owner does.
+impl Mux {
+    /// A link without streams; its heartbeat starts at `now`.
+    #[must_use]
+    pub fn new(limits: MuxLimits, now: Instant) -> Self {
+        Self {
+            limits,
+            heartbeat: Heartbeat::new(limits.heartbeat, now),
+            ping_due: false,
+            pong_due: false,
+            control: VecDeque::new(),
+            streams: Streams::default(),
+            ready: VecDeque::new(),
+            grants: VecDeque::new(),
+            last_request: 0,
+            ended: false,
+            stats: MuxStats::default(),
+        }
+    }
+
+    /// Counts the heartbeat from `now`: at registration (HBT-3).
+    pub fn restart_heartbeat(&mut self, now: Instant) {
+        self.heartbeat.restart(now);
+    }
+
+    /// Queues a control message: it leaves before all stream data, after earlier control messages.
+    ///
+    /// A cancel drops what its stream has waiting, and follows the stream's request if that has not left yet. Requests are
+    /// better queued on their stream with [`Self::queue`]: there their size delays nobody.
+    ///
+    /// # Errors
+    /// [`LinkFault::ControlQueueFull`]; the link must be closed. After [`Self::end`] messages are dropped without error.
+    pub fn send(&mut self, message: Message) -> Result<(), LinkFault> {
+        if self.ended {
+            return Ok(());
+        }
+        let message = match message {
+            Message::Cancel(cancel) => match self.streams.get_mut(&cancel.stream) {
+                Some(stream) => match stream.outbox.cancel(Message::Cancel(cancel)) {
+                    Some(cancel) => cancel,
+                    None => return Ok(()),
+                },
+                None => Message::Cancel(cancel),
+            },
+            other => other,
+        };
+        if self.control.len() >= self.limits.control_max {
+            return Err(LinkFault::ControlQueueFull);
+        }
+        self.control.push_back(message);
+        Ok(())
+    }
+
+    /// Opens a stream. `send_window` is the credit we start with and the bound of what may wait, `receive_window` the
+    /// peer's; both in bytes. The two directions have one each: a tunnel's request chunks and its response.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&mut self, stream: StreamNo, send_window: u32, receive_window: u32) -> Result<(), OpenError> {
+        if self.streams.contains_key(&stream) {
+            return Err(OpenError::Exists);
+        }
+        if self.ended || self.streams.len() >= self.limits.streams_max {
+            return Err(OpenError::TooMany);
+        }
+        let opened = Stream {
+            send: SendWindow::new(send_window),
+            receive: ReceiveWindow::new(receive_window),
+            sequence: Sequence::new(),
+            outbox: Outbox::default(),
+            scheduled: false,
+            grant_scheduled: false,
+            deaf: false,
+            finishing: false,
+            used: 0,
+        };
+        self.streams.insert(stream, opened);
+        Ok(())
+    }
+
+    /// Queues a tunnel frame, run event or the stream's request behind what the stream has waiting. The mux numbers frames
+    /// itself as they leave; a body is cut and merged as it likes.
+    ///
+    /// # Errors
+    /// [`QueueError`]; the message is dropped. A sender that asks [`Self::sendable`] first never gets `Full`.
+    pub fn queue(&mut self, stream: StreamNo, message: Message) -> Result<(), QueueError> {
+        if stream_of(&message) != Some(stream) {
+            return Err(QueueError::WrongMessage);
+        }
+        let found = self.streams.get_mut(&stream).filter(|s| !s.finishing).ok_or(QueueError::NotOpen)?;
+        found.outbox.push(message, found.send.window())?;
+        assert!(found.outbox.queued() <= found.send.window(), "a stream queued more than its window");
+        schedule(&mut self.ready, stream, &mut found.scheduled);
+        Ok(())
+    }
+
+    /// Queues the rest of a request body behind its request, to leave in chunks of at most 64 KiB as credit allows. It is
+    /// the last thing on its stream. An empty body is nothing.
+    ///
+    /// # Errors
+    /// [`QueueError`].
+    pub fn queue_body(&mut self, stream: StreamNo, body: Bytes) -> Result<(), QueueError> {
+        let found = self.streams.get_mut(&stream).filter(|s| !s.finishing).ok_or(QueueError::NotOpen)?;
+        found.outbox.push_upload(stream, body)?;
+        schedule(&mut self.ready, stream, &mut found.scheduled);
+        Ok(())
+    }
+
+    /// Bytes of payload that may be queued and will leave without further credit; 0 for a stream that is not open. It grows
+    /// again with [`Incoming::Credit`].
+    #[must_use]
+    pub fn sendable(&self, stream: StreamNo) -> usize {
+        self.streams.get(&stream).filter(|s| !s.outbox.is_full()).map_or(0, |found| {
+            let credit = found.send.credit().min(found.send.window());
+            credit.saturating_sub(found.outbox.queued())
+        })
+    }
+
+    /// The owner no longer holds `bytes` of what the stream received. `true` when there is credit to send for it.
+    pub fn release(&mut self, stream: StreamNo, bytes: usize) -> bool {
+        let Some(found) = self.streams.get_mut(&stream) else { return false };
+        if !found.receive.release(bytes) {
+            return false;
+        }
+        schedule(&mut self.grants, stream, &mut found.grant_scheduled);
+        true
+    }
+
+    /// Drops what the stream has waiting and has not sent, so that a terminal leaves next. Frame numbers show no gap.
+    pub fn discard(&mut self, stream: StreamNo) {
+        if let Some(found) = self.streams.get_mut(&stream) {
+            found.outbox.discard();
+        }
+    }
+
+    /// Takes nothing in for the stream any more and forgets it once all that waits is sent.
+    pub fn finish(&mut self, stream: StreamNo) {
+        let Some(found) = self.streams.get_mut(&stream) else { return };
+        found.finishing = true;
+        found.deaf = true;
+        if found.outbox.is_empty() {
+            self.close(stream);
+        }
+    }
+
+    /// Forgets the stream and drops what it has waiting.
+    pub fn close(&mut self, stream: StreamNo) {
+        if self.streams.remove(&stream).is_none() {
+            return;
+        }
+        // Numbers of closed streams leave with their turn. While nothing can be sent no turn comes: bound them here.
+        let bound = 2 * self.streams.len() + 64;
+        if self.ready.len() > bound {
+            self.ready.retain(|number| self.streams.contains_key(number));
+        }
+        if self.grants.len() > bound {
+            self.grants.retain(|number| self.streams.contains_key(number));
+        }
+    }
+
+    /// Forgets everything; from now on nothing can be queued or opened.
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.control = VecDeque::new();
+        self.streams = Streams::default();
+        self.ready = VecDeque::new();
+        self.grants = VecDeque::new();
+    }
+
+    /// Whether the stream is open.
+    #[must_use]
+    pub fn is_open(&self, stream: StreamNo) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    /// Open streams.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether any stream has something waiting, for a drain that lets everything leave first.
+    #[must_use]
+    pub fn has_stream_data(&self) -> bool {
+        self.streams.values().any(|stream| !stream.outbox.is_empty())
+    }
+
+    #[cfg(test)]
+    pub(super) fn scheduled(&self) -> usize {
+        self.ready.len() + self.grants.len()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> MuxStats {
+        self.stats
+    }
+}
+
+// What arrives.
+impl Mux {
+    /// Takes the next message of the peer.
+    ///
+    /// # Errors
+    /// [`LinkFault`]: the link must be closed.
+    pub fn handle(&mut self, now: Instant, message: Message) -> Result<Incoming, LinkFault> {
+        self.stats.received += 1;
+        match message {
+            Message::TunnelFrame(_) | Message::RunEvent(_) | Message::BodyChunk(_) => {
+                Ok(self.handle_data(message))
+            }
+            Message::Credit(credit) => Ok(self.handle_credit(credit)),
+            Message::Cancel(cancel) => Ok(self.handle_cancel(cancel.stream)),
+            Message::HeartbeatPing => {
+                self.pong_due = true;
+                Ok(Incoming::Ignored)
+            }
+            Message::HeartbeatPong => {
+                self.heartbeat.handle_pong(now);
+                Ok(Incoming::Ignored)
+            }
+            Message::Unknown => {
+                self.stats.unknown += 1;
+                Ok(Incoming::Ignored)
+            }
+            Message::RunRequest(ref request) => self.handle_request(request.stream, message),
+            Message::TunnelRequest(ref request) => self.handle_request(request.stream, message),
+            control => Ok(Incoming::Control(control)),
+        }
+    }
+
+    fn late(&mut self) -> Incoming {
+        self.stats.late += 1;
+        Incoming::Ignored
+    }
+
+    fn handle_request(&mut self, stream: StreamNo, message: Message) -> Result<Incoming, LinkFault> {
+        if stream <= self.last_request {
+            return Err(LinkFault::StreamReused(stream));
+        }
+        self.last_request = stream;
+        Ok(Incoming::Control(message))
+    }
+
+    fn handle_cancel(&mut self, stream: StreamNo) -> Incoming {
+        match self.streams.get_mut(&stream) {
+            Some(found) if !found.finishing => Incoming::Cancel { stream },
+            Some(found) => {
+                // Its owner is done, and no credit will come for what still waits: only the terminal is of any use.
+                found.outbox.discard_before_end();
+                schedule(&mut self.ready, stream, &mut found.scheduled);
+                Incoming::Ignored
+            }
+            None => self.late(),
+        }
+    }
+
+    fn handle_data(&mut self, message: Message) -> Incoming {
+        let Some(stream) = stream_of(&message) else { return self.late() };
+        let Some(found) = self.streams.get_mut(&stream).filter(|found| !found.deaf) else {
+            return self.late();
+        };
+        let cost = cost(&message);
+        // Sequence first: a frame that is none must not use up credit that nobody will give back.
+        let checked = found.sequence.handle(&message).map_err(StreamFault::from);
+        match checked.and_then(|()| found.receive.handle_data(cost).map_err(StreamFault::from)) {
+            Ok(()) => Incoming::Data { stream, message, cost },
+            Err(fault) => {
+                found.deaf = true;
+                Incoming::StreamFault { stream, fault }
+            }
+        }
+    }
+
+    fn handle_credit(&mut self, credit: Credit) -> Incoming {
+        let stream = credit.stream;
+        let Some(found) = self.streams.get_mut(&stream) else { return self.late() };
+        if let Err(fault) = found.send.handle_credit(credit.bytes) {
+            found.deaf = true;
+            return Incoming::StreamFault { stream, fault: fault.into() };
+        }
+        if !found.outbox.is_empty() {
+            schedule(&mut self.ready, stream, &mut found.scheduled);
+        }
+        if found.finishing { Incoming::Ignored } else { Incoming::Credit { stream } }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        self.heartbeat.poll_timeout()
+    }
+
+    /// Does what is due at `now`. `true` when there is a heartbeat to send.
+    ///
+    /// # Errors
+    /// [`LinkFault::HeartbeatTimeout`]: the link must be closed.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<bool, LinkFault> {
+        match self.heartbeat.handle_timeout(now) {
+            None => Ok(false),
+            Some(Beat::Ping) => {
+                self.ping_due = true;
+                Ok(true)
+            }
+            Some(Beat::Dead) => Err(LinkFault::HeartbeatTimeout),
+        }
+    }
+}
+
+// What leaves.
+impl Mux {
+    /// Appends whole frames to `out` until about `budget` bytes were appended or nothing is left to send; the last frame
+    /// may go over it. Returns how many bytes were appended.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>, budget: usize) -> usize {
+        let start = out.len();
+        let end = start.saturating_add(budget);
+        self.emit_control(out, end);
+        self.emit_grants(out, end);
+        while out.len() < end {
+            let Some(number) = self.ready.pop_front() else { break };
+            self.take_turn(number, out, end);
+        }
+        out.len() - start
+    }
+
+    /// Appends all heartbeats and control messages, and nothing of any stream: for the end of a link.
+    pub fn poll_control(&mut self, out: &mut Vec<u8>) {
+        self.emit_control(out, usize::MAX);
+    }
+
+    fn emit_control(&mut self, out: &mut Vec<u8>, end: usize) {
+        if mem::take(&mut self.pong_due) {
+            self.emit(&Message::HeartbeatPong, out);
+        }
+        if mem::take(&mut self.ping_due) {
+            self.emit(&Message::HeartbeatPing, out);
+        }
+        while out.len() < end {
+            let Some(message) = self.control.pop_front() else { return };
+            self.emit(&message, out);
+        }
+    }
+
+    fn emit(&mut self, message: &Message, out: &mut Vec<u8>) {
+        message.encode(out);
+        self.stats.sent += 1;
+    }
+
+    fn emit_grants(&mut self, out: &mut Vec<u8>, end: usize) {
+        while out.len() < end {
+            let Some(stream) = self.grants.pop_front() else { return };
+            let Some(found) = self.streams.get_mut(&stream) else { continue };
+            found.grant_scheduled = false;
+            let bytes = found.receive.take_grant();
+            if bytes > 0 {
+                self.emit(&Message::Credit(Credit { stream, bytes }), out);
+            }
+        }
+    }
+
+    fn take_turn(&mut self, number: StreamNo, out: &mut Vec<u8>, end: usize) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        stream.scheduled = false;
+        // Alone, a stream may have all that the budget leaves.
+        let turn = if self.ready.is_empty() { CHUNK_BYTES_MAX } else { TURN_BYTES };
+        let (start, mut used) = (out.len(), mem::take(&mut stream.used));
+        let before = used;
+        while used < turn && out.len() < end {
+            let room = end.saturating_sub(out.len() + FRAME_OVERHEAD).max(CUT_BYTES_MIN);
+            let share = (turn - used).max(CUT_BYTES_MIN);
+            match stream.outbox.emit(number, &mut stream.send, share.min(room), out) {
+                Emitted::Frame => self.stats.sent += 1,
+                Emitted::Blocked => return,
+                Emitted::Empty => break,
+            }
+            used = before + (out.len() - start);
+        }
+        if stream.outbox.is_empty() {
+            if stream.finishing {
+                self.streams.remove(&number);
+            }
+            return;
+        }
+        stream.scheduled = true;
+        if used < turn {
+            // The write is full: the rest of the turn comes first in the next one.
+            stream.used = used;
+            self.ready.push_front(number);
+        } else {
+            stream.used = used - turn;
+            self.ready.push_back(number);
+        }
+    }
+}
+
+fn schedule(list: &mut VecDeque<StreamNo>, stream: StreamNo, scheduled: &mut bool) {
+    if !mem::replace(scheduled, true) {
+        list.push_back(stream);
+    }
+}
+
+/// The stream of a message that belongs to one by its order: data and requests.
+fn stream_of(message: &Message) -> Option<StreamNo> {
+    match message {
+        Message::TunnelFrame(frame) => Some(frame.stream),
+        Message::RunEvent(event) => Some(event.stream),
+        Message::BodyChunk(chunk) => Some(chunk.stream),
+        Message::TunnelRequest(request) => Some(request.stream),
+        Message::RunRequest(request) => Some(request.stream),
+        _ => None,
+    }
+}

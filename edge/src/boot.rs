@@ -1,0 +1,277 @@
+//! The wiring: which threads there are, what connects them, how they start and stop.
+//!
+//! ```text
+//!   main ──signals──► every shard (drain, stop)
+//!   shard 0..N  ◄──ToShard──  control  ◄──ToControl, returned leases──  shard 0..N
+//! ```
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    rc::Rc,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use anyhow::Context;
+use control::Machine;
+use dataplane::{
+    clock,
+    drain::{Drain, Phase},
+    mailbox::{self, Sender, ShardInboxSeed},
+    net::Listener,
+    shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
+};
+use rustls::ServerConfig;
+
+use crate::{
+    config::Settings,
+    connection,
+    control_loop::ControlLoop,
+    lease::Returns,
+    link,
+    mail::{ToControl, ToShard},
+    metrics::Metrics,
+    ops,
+    shard_state::ShardState,
+    token::Authenticator,
+};
+
+/// Mail that waits for control at most; over it new requests are refused.
+const CONTROL_INBOX: usize = 65_536;
+/// Mail that waits for a shard; over it the sender keeps it.
+const SHARD_INBOX: usize = 65_536;
+/// Mail a shard carries out before other tasks get a turn.
+const SHARD_BATCH: usize = 1024;
+/// How long threads may take to end once everything is told to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// A signal or a report for the main thread.
+enum Notice {
+    Signal(i32),
+    Idle,
+}
+
+/// Runs an Edge until it is told to stop by SIGTERM or SIGINT.
+///
+/// # Errors
+/// A certificate, address or thread is not to be had.
+pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
+    let settings = Arc::new(settings);
+    let metrics = Arc::new(Metrics::new()?);
+    let tls = link::server_config(&settings).context("the Edge's identity")?;
+    let auth = Arc::new(Authenticator::new(&settings.principals));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let count = settings.edge.shard_count(cores);
+
+    let (to_control, control_inbox) = mailbox::for_thread(CONTROL_INBOX);
+    let returns = Arc::new(Returns::new(control::LEASES_MAX, to_control.clone()));
+    let (senders, seeds): (Vec<_>, Vec<_>) = (0..count)
+        .map(|_| mailbox::for_shard(SHARD_INBOX))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .unzip();
+    let control = ControlLoop::new(
+        Machine::new(Arc::clone(&settings.pool)),
+        control_inbox,
+        returns,
+        senders.clone(),
+        Arc::clone(&metrics),
+    );
+    let control = spawn_thread("control", move || control.run())?;
+
+    let (notify, notices) = mpsc::channel();
+    let tasks = Arc::new(ops::OnceTasks::new());
+    let mut sockets = bind_all(&settings, count)?;
+    let mut shards = Vec::new();
+    for (index, seed) in seeds.into_iter().enumerate() {
+        let part = Part {
+            index,
+            settings: Arc::clone(&settings),
+            metrics: Arc::clone(&metrics),
+            tls: Arc::clone(&tls),
+            auth: Arc::clone(&auth),
+            control: to_control.clone(),
+            shards: senders.clone(),
+            inbox: seed,
+            sockets: std::mem::take(sockets.get_mut(index).context("one set of sockets per shard")?),
+            notify: notify.clone(),
+            tasks: Arc::clone(&tasks),
+        };
+        let cpu = if settings.edge.cpus.is_empty() {
+            None
+        } else {
+            settings.edge.cpus.get(index % settings.edge.cpus.len()).copied()
+        };
+        let spec = ShardSpec { name: format!("edge-{index}"), cpu, driver };
+        let shard = Shard::start(spec, move || part.run()).with_context(|| format!("shard {index}"))?;
+        metrics.shard_up(index, shard.driver);
+        tracing::info!(shard = index, driver = shard.driver.label(), "shard up");
+        shards.push(shard);
+    }
+    let _first = tasks.set(shards.iter().map(|s| Arc::clone(&s.tasks)).collect());
+    watch_signals(notify)?;
+    for warning in &settings.warnings {
+        tracing::warn!(%warning, "configuration");
+    }
+    tracing::info!(edge = %settings.edge.name, shards = count, generation = settings.generation, "edge serving");
+
+    wait_for_the_end(&notices, Drain::new(settings.limits.drain_grace, count), &senders);
+    let end = clock::now() + STOP_GRACE;
+    for shard in shards {
+        while !shard.is_finished() && clock::now() < end {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+    if to_control.send(ToControl::Stop).is_ok() {
+        let _ended = control.join();
+    }
+    tracing::info!("edge stopped");
+    Ok(())
+}
+
+/// Sockets of one shard.
+#[derive(Default)]
+struct Sockets {
+    http: Vec<TcpListener>,
+    node: Vec<TcpListener>,
+    ops: Option<TcpListener>,
+}
+
+/// Binds every address once per shard, before any thread starts, so that a port in use is a start error. The bound
+/// addresses go to the log: with port 0 they are the only way to learn the port.
+fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
+    let bind = |address: SocketAddr, key: &str| {
+        Listener::bind(address).with_context(|| format!("{key}: cannot listen on {address}"))
+    };
+    let mut all: Vec<Sockets> = (0..count).map(|_| Sockets::default()).collect();
+    for (key, addresses) in [("listen.http", &settings.listen.http), ("listen.node", &settings.listen.node)] {
+        for address in addresses {
+            let mut bound = *address;
+            refuse_taken(bound, key)?;
+            for sockets in &mut all {
+                let socket = bind(bound, key)?;
+                bound = socket.local_addr()?;
+                if key == "listen.http" { sockets.http.push(socket) } else { sockets.node.push(socket) }
+            }
+            tracing::info!(%key, address = %bound, "listening");
+        }
+    }
+    refuse_taken(settings.listen.ops, "listen.ops")?;
+    let ops = bind(settings.listen.ops, "listen.ops")?;
+    tracing::info!(key = %"listen.ops", address = %ops.local_addr()?, "listening");
+    if let Some(first) = all.first_mut() {
+        first.ops = Some(ops);
+    }
+    Ok(all)
+}
+
+/// `SO_REUSEPORT` would let a second Edge of the same user share our port without a word: a plain bind tells.
+fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
+    if address.port() != 0 {
+        TcpListener::bind(address).with_context(|| format!("{key}: cannot listen on {address}"))?;
+    }
+    Ok(())
+}
+
+/// What a shard's thread is given.
+struct Part {
+    index: usize,
+    settings: Arc<Settings>,
+    metrics: Arc<Metrics>,
+    tls: Arc<ServerConfig>,
+    auth: Arc<Authenticator>,
+    control: Sender<ToControl>,
+    shards: Vec<Sender<ToShard>>,
+    inbox: ShardInboxSeed<ToShard>,
+    sockets: Sockets,
+    notify: mpsc::Sender<Notice>,
+    tasks: Arc<ops::OnceTasks>,
+}
+
+impl Part {
+    async fn run(self) {
+        let state =
+            Rc::new(ShardState::new(self.index, self.settings, self.metrics, self.control, self.shards));
+        let mut inbox = match self.inbox.open() {
+            Ok(inbox) => inbox,
+            Err(error) => return tracing::error!(%error, "the shard's mailbox cannot be opened"),
+        };
+        spawn_guarded(Rc::clone(&state).forward_pending());
+        for socket in self.sockets.node {
+            spawn_guarded(link::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.tls)));
+        }
+        for socket in self.sockets.http {
+            spawn_guarded(connection::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.auth)));
+        }
+        if let Some(socket) = self.sockets.ops {
+            spawn_guarded(ops::accept_loop(Rc::clone(&state), socket, self.tasks));
+        }
+        let draining = Rc::clone(&state);
+        spawn_guarded(async move {
+            draining.draining.closed().await;
+            draining.requests.drained().await;
+            let _main_is_there = self.notify.send(Notice::Idle);
+        });
+        let mail = Rc::clone(&state);
+        spawn_guarded(async move {
+            let mut batch = Vec::with_capacity(SHARD_BATCH);
+            loop {
+                inbox.receive(&mut batch, SHARD_BATCH).await;
+                for item in batch.drain(..) {
+                    mail.take(item);
+                }
+                dataplane::time::yield_now().await;
+            }
+        });
+        state.stopping.closed().await;
+        link::close_all(&state).await;
+    }
+}
+
+fn wait_for_the_end(notices: &mpsc::Receiver<Notice>, mut drain: Drain, shards: &[Sender<ToShard>]) {
+    let tell = |mail: fn() -> ToShard| {
+        for shard in shards {
+            // A shard that is far behind gets it as soon as it has taken one piece of mail.
+            while shard.send(mail()).is_err() && !shard.is_empty() {
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+    };
+    while drain.phase() != Phase::Stopped {
+        let before = drain.phase();
+        let wait = drain
+            .poll_timeout()
+            .map_or(Duration::from_secs(3600), |d| d.saturating_duration_since(clock::now()));
+        match notices.recv_timeout(wait) {
+            Ok(Notice::Signal(signal)) => {
+                tracing::info!(signal, "told to stop");
+                drain.handle_signal(clock::now());
+            }
+            Ok(Notice::Idle) => drain.handle_idle(),
+            Err(_) => drain.handle_timeout(clock::now()),
+        }
+        if before == Phase::Serving && drain.phase() == Phase::Draining {
+            tell(|| ToShard::Drain);
+        }
+    }
+    tell(|| ToShard::Stop);
+}
+
+fn watch_signals(notify: mpsc::Sender<Notice>) -> anyhow::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([libc::SIGTERM, libc::SIGINT])?;
+    spawn_thread("signals", move || {
+        for signal in signals.forever() {
+            if notify.send(Notice::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn spawn_thread(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}

@@ -1,0 +1,62 @@
+//! The names of the capability bits that control compares without knowing them (PRF-3).
+
+use control::config::Capabilities;
+use proto::message::Operation;
+
+/// `GET /v1/models` of the provider itself.
+pub const MODELS: Capabilities = Capabilities(1 << 0);
+/// Chat completions.
+pub const CHAT: Capabilities = Capabilities(1 << 1);
+/// Anthropic's messages.
+pub const MESSAGES: Capabilities = Capabilities(1 << 2);
+/// OpenAI's responses.
+pub const RESPONSES: Capabilities = Capabilities(1 << 3);
+/// Answers as a stream of events.
+pub const STREAMING: Capabilities = Capabilities(1 << 4);
+/// Understands tools.
+pub const TOOL_CALLING: Capabilities = Capabilities(1 << 5);
+/// Counts tokens without running the model.
+pub const COUNT_TOKENS: Capabilities = Capabilities(1 << 6);
+/// No capability.
+pub const NONE: Capabilities = Capabilities(0);
+
+/// The closed set, by the names that stand in the configuration and on the wire.
+pub const ALL: [(&str, Capabilities); 7] = [
+    ("models", MODELS),
+    ("chat", CHAT),
+    ("messages", MESSAGES),
+    ("responses", RESPONSES),
+    ("streaming", STREAMING),
+    ("tool_calling", TOOL_CALLING),
+    ("count_tokens", COUNT_TOKENS),
+];
+
+/// Both sets together.
+#[must_use]
+pub const fn union(a: Capabilities, b: Capabilities) -> Capabilities {
+    Capabilities(a.0 | b.0)
+}
+
+/// The bit of a name.
+#[must_use]
+pub fn named(name: &str) -> Option<Capabilities> {
+    ALL.iter().find(|(known, _)| *known == name).map(|(_, bit)| *bit)
+}
+
+/// The names of a set, in the order of [`ALL`].
+#[must_use]
+pub fn names(set: Capabilities) -> Vec<String> {
+    ALL.iter().filter(|(_, bit)| set.covers(*bit)).map(|(name, _)| (*name).to_owned()).collect()
+}
+
+/// What a candidate must be able to do for an operation.
+#[must_use]
+pub const fn of_operation(operation: Operation) -> Capabilities {
+    match operation {
+        Operation::Models => MODELS,
+        Operation::ChatCompletions => CHAT,
+        Operation::Messages => MESSAGES,
+        Operation::CountTokens => COUNT_TOKENS,
+        Operation::Responses => RESPONSES,
+    }
+}

@@ -1,0 +1,98 @@
+//! What a person is told about a configuration that cannot be loaded: file, line, column, key path, and what was expected.
+//!
+//! Messages quote what was typed only where it cannot be a secret, and never the value of an environment variable.
+
+use std::{fmt, path::PathBuf};
+
+use super::place::Place;
+
+/// Most errors that one report holds; further ones are only counted.
+pub const REPORT_MAX: usize = 100;
+
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// Where; for a missing key the place of the mapping that misses it.
+    pub at: Place,
+    /// Key path such as `nodes[0].providers[1].capacity`; empty when the file as a whole is meant.
+    pub path: String,
+    /// What is wrong and what was expected: lower case, no full stop.
+    pub message: String,
+}
+
+/// `line:column: path: message`; what is unknown is left out.
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.at.is_known() {
+            write!(f, "{}:{}: ", self.at.line, self.at.column)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Everything that is wrong with one configuration file, in the order of the checks; at least one error.
+///
+/// `Display` prints one line for each error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadErrors {
+    /// The file.
+    pub file: PathBuf,
+    /// At most [`REPORT_MAX`] errors.
+    pub errors: Vec<LoadError>,
+    /// Errors beyond [`REPORT_MAX`].
+    pub dropped: usize,
+}
+
+impl fmt::Display for LoadErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            // The form that editors and terminals make a link of.
+            let between = if error.at.is_known() { ":" } else { ": " };
+            write!(f, "{}{between}{error}", self.file.display())?;
+        }
+        if self.dropped > 0 {
+            write!(f, "\n{}: {} more errors", self.file.display(), self.dropped)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for LoadErrors {}
+
+/// Errors as they are found.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    errors: Vec<LoadError>,
+    dropped: usize,
+}
+
+impl Report {
+    /// Notes one error.
+    pub(super) fn add(&mut self, at: Place, path: impl Into<String>, message: impl Into<String>) {
+        if self.errors.len() < REPORT_MAX {
+            self.errors.push(LoadError { at, path: path.into(), message: message.into() });
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Whether nothing was noted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// `value` when nothing was noted.
+    pub(super) fn finish<T>(self, file: PathBuf, value: T) -> Result<T, LoadErrors> {
+        if self.errors.is_empty() {
+            Ok(value)
+        } else {
+            Err(LoadErrors { file, errors: self.errors, dropped: self.dropped })
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The configuration of an Edge, in two stages: what was typed ([`typed`]) and what it means ([`Settings`]).
+//!
+//! ```text
+//!  file ──parse──► typed::EdgeFile ──resolve──► Settings (immutable, shared by Arc)
+//!           │                          │
+//!           └ first syntax error,      └ every wrong value of the file,
+//!             unknown or duplicate key   together, each with its place
+//! ```
+//!
+//! Nothing else reads the file, and no request can change what stands here. The names of keys are the contract; they are
+//! listed in `docs/configuration.md`.
+
+pub mod capability;
+pub mod catalog;
+pub mod error;
+pub mod expand;
+pub mod place;
+pub mod secret;
+pub mod settings;
+pub mod typed;
+pub mod url;
+
+mod nearest;
+mod outline;
+mod parse;
+mod resolve;
+mod unavailable;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fs::File, io::Read, path::Path};
+
+use self::{error::Report, place::Place, resolve::context::Context};
+pub use self::{
+    error::{LoadError, LoadErrors},
+    parse::FILE_BYTES_MAX,
+    settings::Settings,
+};
+
+/// Most shards of one process.
+pub const SHARDS_MAX: usize = 64;
+/// Most slots of all providers together: every lease that can exist has its place in tables of fixed size.
+pub const SLOTS_MAX: i64 = 32_768;
+/// Generation of the first configuration of a process.
+pub const FIRST_GENERATION: u64 = 1;
+
+/// Loads, checks and completes a configuration file, with the process's own environment.
+///
+/// # Errors
+/// [`LoadErrors`] holds everything that is wrong with the file, or why it cannot be read.
+pub fn load(path: &Path) -> Result<Settings, LoadErrors> {
+    load_with(path, &|name| std::env::var(name).ok())
+}
+
+/// As [`load`], with another environment.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Settings, LoadErrors> {
+    let whole = |message: String| one_error(path, Place::default(), message);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| whole(format!("cannot read the file: {error}")))?;
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(whole(format!("expected a file of at most {FILE_BYTES_MAX} bytes")));
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let at = Place { line: u32::try_from(line).unwrap_or(u32::MAX), column: 1 };
+        one_error(path, at, "expected UTF-8 text".to_owned())
+    })?;
+    load_text(text, path, env)
+}
+
+/// As [`load_with`], for a text that stands, or could stand, in the file `path`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_text(
+    text: &str,
+    path: &Path,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Settings, LoadErrors> {
+    let file = parse::parse(text).map_err(|error| LoadErrors {
+        file: path.to_owned(),
+        errors: vec![error],
+        dropped: 0,
+    })?;
+    let directory = path.parent().unwrap_or_else(|| Path::new(""));
+    let context = Context { report: Report::default(), env, directory };
+    resolve::resolve(context, &file, path.to_owned(), FIRST_GENERATION)
+}
+
+fn one_error(path: &Path, at: Place, message: String) -> LoadErrors {
+    LoadErrors {
+        file: path.to_owned(),
+        errors: vec![LoadError { at, path: String::new(), message }],
+        dropped: 0,
+    }
+}

@@ -1,0 +1,126 @@
+//! Resolving `nodes[].adapters`: instances, and what the providers on them ask of them.
+
+use proto::message::{AdapterConfig, AdapterSettings, Header, OpenAiCompatConfig};
+
+use super::{
+    context::{Context, ID_BYTES_MAX},
+    headers,
+    provider::{Kind, Provider, Upstream, base_url},
+};
+use crate::config::{
+    place::{Place, Typed},
+    typed,
+};
+
+/// Most adapter instances of one Node.
+const ADAPTERS_MAX: usize = 256;
+
+/// One adapter instance.
+pub(super) struct Adapter {
+    pub(super) name: String,
+    pub(super) enabled: bool,
+    pub(super) base_url: Option<String>,
+    pub(super) headers: Vec<Header>,
+    kind: Option<Kind>,
+    label: Option<String>,
+    /// What its first provider needs, and that provider's position.
+    upstream: Option<(Upstream, usize)>,
+    /// Sum of its providers' slots (GAT-2).
+    capacity: u32,
+}
+
+impl Adapter {
+    /// Whether `name` is its type, as typed or as an alias is normalized.
+    pub(super) fn has_type(&self, name: &str) -> bool {
+        self.kind.is_some_and(|kind| kind.as_str() == name || kind.normalized().as_str() == name)
+    }
+}
+
+/// The adapters of one Node.
+pub(super) fn resolve(
+    context: &mut Context<'_>,
+    list: &typed::List<typed::Adapter>,
+    node: usize,
+) -> Vec<Adapter> {
+    let Some(list) = list else { return Vec::new() };
+    if list.value.len() > ADAPTERS_MAX {
+        let message = format!("expected at most {ADAPTERS_MAX} adapters");
+        context.error(list.at, format!("nodes[{node}].adapters"), message);
+    }
+    let mut adapters: Vec<Adapter> = Vec::new();
+    for (index, entry) in list.value.iter().enumerate().take(ADAPTERS_MAX) {
+        let path = |key: &str| format!("nodes[{node}].adapters[{index}].{key}");
+        let typed = &entry.value;
+        let kind = context.required_word(typed.kind.as_ref(), entry.at, &path("type"), &Kind::ALL).ok();
+        // Without a name it is the single instance of its type (CFG-12).
+        let named = typed.name.as_ref().filter(|key| !key.value.is_empty());
+        let name = match named {
+            Some(key) => context.id(Some(key), key.at, &path("name"), ID_BYTES_MAX),
+            None => kind.map(|kind| kind.as_str().to_owned()),
+        };
+        if let Some(first) = name.as_ref().and_then(|name| adapters.iter().position(|it| it.name == *name)) {
+            let at = named.map_or(entry.at, |key| key.at);
+            context.error(at, path("name"), format!("nodes[{node}].adapters[{first}] has the same name"));
+        }
+        let default = typed::AdapterSettings::default();
+        let settings = typed.settings.as_ref().map_or(&default, |settings| &settings.value);
+        let own =
+            base_url(context, settings.base_url.as_ref(), settings.endpoint.as_ref(), &path("settings"));
+        adapters.push(Adapter {
+            name: name.unwrap_or_default(),
+            enabled: typed.enabled.as_ref().is_none_or(|enabled| enabled.value),
+            base_url: own.unwrap_or_default(),
+            headers: headers::resolve(context, settings.headers.as_ref(), &path("settings.headers")),
+            kind,
+            label: context.label(settings.provider.as_ref(), &path("settings.provider")),
+            upstream: None,
+            capacity: 0,
+        });
+    }
+    adapters
+}
+
+/// Gives the adapter what the provider needs of it. One instance has one set of settings, so its providers must agree.
+pub(super) fn attach(
+    context: &mut Context<'_>,
+    adapters: &mut [Adapter],
+    provider: &Provider,
+    (position, entry): (usize, &Typed<typed::Provider>),
+    path: &str,
+) {
+    let Some(adapter) = provider.adapter.and_then(|adapter| adapters.get_mut(adapter)) else { return };
+    adapter.capacity = adapter.capacity.saturating_add(provider.capacity);
+    let Some(upstream) = &provider.upstream else { return };
+    match &adapter.upstream {
+        None => adapter.upstream = Some((upstream.clone(), position)),
+        Some((first, _)) if first == upstream => {}
+        Some((_, first)) => {
+            let typed = &entry.value;
+            let at = [typed.profile.as_ref(), typed.base_url.as_ref(), typed.endpoint.as_ref()];
+            let at: Option<Place> = at.into_iter().flatten().map(|key| key.at).next();
+            let message = format!(
+                "adapter `{}` also serves providers[{first}], which has another profile, address or headers: give each an adapter of its own",
+                adapter.name
+            );
+            context.error(at.unwrap_or(entry.at), format!("{path}.profile"), message);
+        }
+    }
+}
+
+/// An adapter that no provider uses is left out: there is nothing it could be asked to do.
+pub(super) fn config(adapter: &Adapter, providers: &[Provider]) -> Option<AdapterConfig> {
+    let (upstream, first) = adapter.upstream.as_ref()?;
+    let alias_of = |kind: Option<Kind>| kind.filter(|kind| kind.normalized() != *kind);
+    let alias = alias_of(adapter.kind).or_else(|| alias_of(providers.get(*first)?.kind)).or(adapter.kind);
+    let label = adapter.label.clone().or_else(|| alias.map(|kind| kind.as_str().to_owned()));
+    Some(AdapterConfig {
+        name: adapter.name.clone(),
+        enabled: adapter.enabled,
+        capacity: adapter.capacity,
+        settings: AdapterSettings::OpenAiCompat(OpenAiCompatConfig {
+            provider_label: label.unwrap_or_default(),
+            profile: upstream.profile.clone(),
+            headers: upstream.headers.clone(),
+        }),
+    })
+}

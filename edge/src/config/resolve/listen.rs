@@ -1,0 +1,226 @@
+//! Resolving `edge`, `listen`, `identity`, `limits`, `logging`, `bootstrap`: everything about the process itself.
+
+use std::{collections::HashMap, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
+
+use proto::identity::Name;
+
+use super::context::{Context, quoted};
+use crate::config::{
+    SHARDS_MAX,
+    place::{Place, Typed},
+    settings::{EdgeSettings, IdentityFiles, Limits, Listen, LogFormat, LogLevel, Logging},
+    typed,
+    url::split_authority,
+};
+
+/// Name of an Edge that has none in its file.
+const EDGE_NAME: &str = "edge-1";
+/// Most addresses of one kind of listener.
+const LISTENERS_MAX: usize = 16;
+/// Highest CPU number.
+const CPU_MAX: i64 = 4095;
+/// Longest path of a Unix socket in bytes: `sun_path` less its terminator.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// One day in milliseconds: a longer wait is a slip of the unit.
+const DAY_MS: i64 = 86_400_000;
+
+pub(super) fn edge(context: &mut Context<'_>, typed: &typed::Edge) -> EdgeSettings {
+    let name = typed.name.as_ref().and_then(|key| name(context, key, "edge.name")).unwrap_or_else(|| {
+        Name::from_bytes(EDGE_NAME.as_bytes()).expect("the constant keeps the rules of names")
+    });
+    let shards = context.count(typed.shards.as_ref(), "edge.shards", 0..=SHARDS_MAX as i64, 0);
+    let mut shards = usize::try_from(shards).ok().and_then(NonZeroUsize::new);
+    let mut cpus: Vec<usize> = Vec::new();
+    for (index, cpu) in typed.cpus.iter().flat_map(|list| list.value.iter()).enumerate() {
+        let path = format!("edge.cpus[{index}]");
+        let number = context.count(Some(cpu), &path, 0..=CPU_MAX, 0) as usize;
+        if cpus.contains(&number) {
+            context.error(cpu.at, path, format!("CPU {} is already in the list", cpu.value));
+        }
+        cpus.push(number);
+    }
+    if let (Some(list), false) = (&typed.cpus, cpus.is_empty()) {
+        let wanted = shards.map_or(cpus.len(), NonZeroUsize::get);
+        if wanted != cpus.len() || wanted > SHARDS_MAX {
+            let message = format!(
+                "expected one CPU for each of {wanted} shards (at most {SHARDS_MAX}), found {}",
+                cpus.len()
+            );
+            context.error(list.at, "edge.cpus", message);
+        }
+        shards = NonZeroUsize::new(cpus.len());
+    }
+    EdgeSettings { name, shards, cpus }
+}
+
+/// A workload name.
+pub(super) fn name(context: &mut Context<'_>, key: &Typed<String>, path: &str) -> Option<Name> {
+    let text = context.text(Some(key), path)?;
+    match Name::from_bytes(text.as_bytes()) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            let message = format!(
+                "expected a name of a-z, 0-9, `.`, `_`, `-` that begins with a letter or digit, found {}: {error}",
+                quoted(key)
+            );
+            context.error(key.at, path, message);
+            None
+        }
+    }
+}
+
+pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place) -> Listen {
+    let http = addresses(context, &typed.http, (at, "listen.http"), &["0.0.0.0:8080", "[::]:8080"]);
+    let node = addresses(context, &typed.node, (at, "listen.node"), &["0.0.0.0:9443"]);
+    let ops_at = typed.ops.as_ref().map_or(at, |key| key.at);
+    let ops = typed.ops.as_ref().and_then(|key| address(context, key, "listen.ops"));
+    let ops = ops.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9090)));
+    let mut seen: HashMap<SocketAddr, String> = HashMap::new();
+    let all = http.iter().chain(&node).cloned().chain([(ops, ops_at, "listen.ops".to_owned())]);
+    for (address, at, path) in all {
+        // Port 0 asks for any free port: two of them never meet.
+        if address.port() == 0 {
+            continue;
+        }
+        if let Some(first) = seen.insert(address, path.clone()) {
+            context.error(at, path, format!("{address} is already the address of {first}"));
+        }
+    }
+    let plain = |list: Vec<Found>| list.into_iter().map(|(address, _, _)| address).collect();
+    Listen { http: plain(http), node: plain(node), ops, admin_socket: admin_socket(context, typed) }
+}
+
+/// An address, where it was typed, and its key path.
+type Found = (SocketAddr, Place, String);
+
+fn addresses(
+    context: &mut Context<'_>,
+    list: &typed::List<String>,
+    (parent, path): (Place, &str),
+    default: &[&str],
+) -> Vec<Found> {
+    let Some(list) = list else {
+        let parsed = default.iter().filter_map(|text| text.parse().ok());
+        return parsed.map(|address| (address, parent, path.to_owned())).collect();
+    };
+    if list.value.is_empty() || list.value.len() > LISTENERS_MAX {
+        context.error(
+            list.at,
+            path,
+            format!("expected 1 to {LISTENERS_MAX} addresses, found {}", list.value.len()),
+        );
+    }
+    let mut all = Vec::new();
+    for (index, key) in list.value.iter().enumerate().take(LISTENERS_MAX) {
+        let path = format!("{path}[{index}]");
+        all.extend(address(context, key, &path).map(|address| (address, key.at, path)));
+    }
+    all
+}
+
+fn address(context: &mut Context<'_>, key: &Typed<String>, path: &str) -> Option<SocketAddr> {
+    let text = context.text(Some(key), path)?;
+    let parsed = text.parse().ok();
+    if parsed.is_none() {
+        let message = format!(
+            "expected an address and port such as 127.0.0.1:8080 or [::1]:8080, found {}",
+            quoted(key)
+        );
+        context.error(key.at, path, message);
+    }
+    parsed
+}
+
+fn admin_socket(context: &mut Context<'_>, typed: &typed::Listen) -> Option<PathBuf> {
+    let path = context.file(typed.admin_socket.as_ref(), "listen.admin_socket").or_else(|| {
+        // systemd may name several directories; the first is the unit's own.
+        let directories = (context.env)("RUNTIME_DIRECTORY")?;
+        let first = directories.split(':').next().filter(|first| !first.is_empty())?;
+        Some(PathBuf::from(first).join("iop-edge.sock"))
+    })?;
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        let at = typed.admin_socket.as_ref().map_or(Place::START, |key| key.at);
+        let message =
+            format!("expected a path of at most {SOCKET_PATH_BYTES_MAX} bytes, as Unix sockets need");
+        context.error(at, "listen.admin_socket", message);
+    }
+    Some(path)
+}
+
+pub(super) fn identity(context: &mut Context<'_>, typed: &typed::Identity) -> IdentityFiles {
+    let mut file = |key: Option<&Typed<String>>, path: &str, default: &str| {
+        context.file(key, path).unwrap_or_else(|| context.directory.join(default))
+    };
+    IdentityFiles {
+        cert: file(typed.cert_file.as_ref(), "identity.cert_file", "pki/edge.crt"),
+        key: file(typed.key_file.as_ref(), "identity.key_file", "pki/edge.key"),
+        node_ca: file(typed.node_ca_file.as_ref(), "identity.node_ca_file", "pki/node-ca.crt"),
+    }
+}
+
+pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits {
+    let head_bytes = context.count(typed.head_bytes.as_ref(), "limits.head_bytes", 1024..=1_048_576, 65_536);
+    let head_fields = context.count(typed.head_fields.as_ref(), "limits.head_fields", 16..=1000, 100);
+    Limits {
+        head_bytes: usize::try_from(head_bytes).unwrap_or(usize::MAX),
+        head_fields: usize::try_from(head_fields).unwrap_or(usize::MAX),
+        head_timeout: context.millis(
+            typed.head_timeout_ms.as_ref(),
+            "limits.head_timeout_ms",
+            1..=DAY_MS,
+            10_000,
+        ),
+        body_bytes: context.count(
+            typed.body_bytes.as_ref(),
+            "limits.body_bytes",
+            1..=1_073_741_824,
+            33_554_432,
+        ),
+        keepalive_idle: context.millis(
+            typed.keepalive_idle_ms.as_ref(),
+            "limits.keepalive_idle_ms",
+            1..=DAY_MS,
+            100_000,
+        ),
+        write_stall: context.millis(
+            typed.write_stall_ms.as_ref(),
+            "limits.write_stall_ms",
+            1..=DAY_MS,
+            60_000,
+        ),
+        drain_grace: context.millis(
+            typed.drain_grace_ms.as_ref(),
+            "limits.drain_grace_ms",
+            0..=DAY_MS,
+            30_000,
+        ),
+    }
+}
+
+pub(super) fn logging(context: &mut Context<'_>, typed: &typed::Logging) -> Logging {
+    const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let level = context.word(typed.level.as_ref(), "logging.level", &LogLevel::ALL);
+    let format = context.word(typed.format.as_ref(), "logging.format", &FORMATS);
+    Logging {
+        level: level.ok().flatten().unwrap_or(LogLevel::Info),
+        format: format.ok().flatten().unwrap_or(LogFormat::Text),
+    }
+}
+
+pub(super) fn advertise(context: &mut Context<'_>, typed: &typed::Bootstrap) -> Option<Arc<str>> {
+    let key = typed.advertise.as_ref()?;
+    let text = context.text(Some(key), "bootstrap.advertise")?;
+    if text.is_empty() {
+        return None;
+    }
+    if !matches!(split_authority(&text), Some((_, Some(_)))) {
+        let message = format!("expected host:port such as edge.example.org:9443, found {}", quoted(key));
+        context.error(key.at, "bootstrap.advertise", message);
+        return None;
+    }
+    Some(text.into())
+}
+
+pub(super) fn keepalive_bounds() -> std::ops::RangeInclusive<i64> {
+    1..=DAY_MS
+}

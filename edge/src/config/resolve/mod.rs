@@ -1,0 +1,142 @@
+//! From what was typed to what it means: defaults, rules, references. Every check goes on after an error, so that one load
+//! reports everything that is wrong; the order is the order of the page in `docs/configuration.md`.
+
+mod adapter;
+pub(super) mod context;
+mod headers;
+mod listen;
+mod models;
+mod node;
+mod openai;
+mod profile;
+mod provider;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use control::config::PoolConfig;
+
+use self::{context::Context, models::Groups, node::Fleet, profile::Profiles};
+use super::{
+    error::{LoadError, LoadErrors},
+    place::{Place, Typed},
+    settings::Settings,
+    typed::{EdgeFile, Opt, ProviderPool},
+    unavailable,
+};
+
+/// Bound of the queue when the file has none (POL-5).
+const MAX_QUEUE_DEFAULT: i64 = 16;
+/// Largest bound of the queue.
+const MAX_QUEUE_MAX: i64 = 65_536;
+/// Bound of a wait when the file has none (POL-5).
+const QUEUE_TIMEOUT_MS_DEFAULT: i64 = 30_000;
+/// Longest wait: one day.
+const QUEUE_TIMEOUT_MS_MAX: i64 = 86_400_000;
+/// Estimated input tokens that make a request long when the file has none (POL-4).
+const LONG_CONTEXT_THRESHOLD_DEFAULT: i64 = 100_000;
+
+/// What the file means.
+pub(super) fn resolve(
+    mut context: Context<'_>,
+    file: &EdgeFile,
+    source: PathBuf,
+    generation: u64,
+) -> Result<Settings, LoadErrors> {
+    let context_mut = &mut context;
+    let edge = listen::edge(context_mut, &section(&file.edge));
+    let listen = listen::listen(context_mut, &section(&file.listen), place(&file.listen));
+    let identity = listen::identity(context_mut, &section(&file.identity));
+    let limits = listen::limits(context_mut, &section(&file.limits));
+    let logging = listen::logging(context_mut, &section(&file.logging));
+    let advertise = listen::advertise(context_mut, &section(&file.bootstrap));
+    let openai_typed = section(&file.openai);
+    let mut openai = openai::surface(context_mut, &openai_typed);
+    let principals = openai::principals(context_mut, &openai_typed);
+    let long_context_threshold_tokens = context_mut.count(
+        file.long_context_threshold_tokens.as_ref(),
+        "long_context_threshold_tokens",
+        1..=i64::MAX,
+        LONG_CONTEXT_THRESHOLD_DEFAULT,
+    );
+    let (queue_max, queue_timeout) = queue(context_mut, &section(&file.provider_pool));
+    let profiles = Profiles::resolve(context_mut, file.protocol_profiles.as_ref().map(|typed| &typed.value));
+    let fleet = Fleet::resolve(context_mut, &profiles, &file.nodes, generation);
+    let groups = Groups::resolve(context_mut, &fleet, &file.models);
+    unavailable::check(file, &mut context.report);
+    openai.provider_id =
+        openai::attribution(&mut context, &openai_typed, place(&file.openai), openai.enabled);
+
+    let warnings = warnings(openai.enabled && principals.is_empty(), place(&file.openai), &groups);
+    let pool =
+        PoolConfig { generation, queue_max, queue_timeout, nodes: fleet.policies(), groups: groups.groups };
+    let (nodes, mut index) = fleet.into_settings(&mut context);
+    index.models = groups.models.iter().enumerate().map(|(at, model)| (model.id.clone(), at)).collect();
+    let settings = Settings {
+        generation,
+        source: source.clone(),
+        warnings,
+        edge,
+        listen,
+        identity,
+        limits,
+        logging,
+        metrics_enabled: switched_on(
+            file.metrics.as_ref().and_then(|metrics| metrics.value.enabled.as_ref()),
+        ),
+        advertise,
+        openai,
+        principals,
+        long_context_threshold_tokens,
+        pool: Arc::new(pool),
+        models: groups.models,
+        nodes,
+        index,
+    };
+    context.report.finish(source, settings)
+}
+
+/// The section, or an empty one when it is missing.
+fn section<T: Clone + Default>(typed: &Opt<T>) -> T {
+    typed.as_ref().map(|typed| typed.value.clone()).unwrap_or_default()
+}
+
+/// Where a section stands; the start of the file when it is missing.
+fn place<T>(typed: &Opt<T>) -> Place {
+    typed.as_ref().map_or(Place::START, |typed| typed.at)
+}
+
+fn switched_on(key: Option<&Typed<bool>>) -> bool {
+    key.is_none_or(|enabled| enabled.value)
+}
+
+/// Queue policy (POL-5): 0 or no bound is the default one; a wait of 0 that was typed means no bound of the wait.
+fn queue(context: &mut Context<'_>, typed: &ProviderPool) -> (usize, Option<Duration>) {
+    let max = context.count(typed.max_queue.as_ref(), "provider_pool.max_queue", 0..=MAX_QUEUE_MAX, 0);
+    let max = if max == 0 { MAX_QUEUE_DEFAULT.unsigned_abs() } else { max };
+    let timeout = context.millis(
+        typed.queue_timeout_ms.as_ref(),
+        "provider_pool.queue_timeout_ms",
+        0..=QUEUE_TIMEOUT_MS_MAX,
+        QUEUE_TIMEOUT_MS_DEFAULT,
+    );
+    (usize::try_from(max).unwrap_or(usize::MAX), Some(timeout).filter(|timeout| !timeout.is_zero()))
+}
+
+/// What is right but surely not meant.
+fn warnings(nobody_may_call: bool, openai: Place, groups: &Groups) -> Vec<LoadError> {
+    let mut all = Vec::new();
+    if nobody_may_call {
+        all.push(LoadError {
+            at: openai,
+            path: "openai.principal_tokens".to_owned(),
+            message: "there are no tokens, so every request is refused; `iop-edge token new` makes one"
+                .to_owned(),
+        });
+    }
+    all.extend(groups.idle.iter().map(|(at, path)| LoadError {
+        at: *at,
+        path: path.clone(),
+        message: "every provider of this model is disabled".to_owned(),
+    }));
+    all
+}

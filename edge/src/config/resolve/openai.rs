@@ -1,0 +1,150 @@
+//! Resolving `openai`: the surface and who may call it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    context::{Context, ID_BYTES_MAX},
+    listen::keepalive_bounds,
+};
+use crate::{
+    config::{
+        place::{Place, Typed},
+        settings::OpenAi,
+        typed,
+    },
+    token::{Principal, PrincipalToken},
+};
+
+/// Most principal tokens.
+const TOKENS_MAX: usize = 65_536;
+
+/// The surface, without the check of its `provider_id`: [`attribution`] makes that one last.
+pub(super) fn surface(context: &mut Context<'_>, typed: &typed::OpenAi) -> OpenAi {
+    let default = typed::Keepalive::default();
+    let keepalive = typed.keepalive.as_ref().map_or(&default, |keepalive| &keepalive.value);
+    OpenAi {
+        enabled: typed.enabled.as_ref().is_none_or(|enabled| enabled.value),
+        provider_id: "".into(),
+        keepalive_comment: context.millis(
+            keepalive.comment_ms.as_ref(),
+            "openai.keepalive.comment_ms",
+            keepalive_bounds(),
+            15_000,
+        ),
+        keepalive_event: context.millis(
+            keepalive.event_ms.as_ref(),
+            "openai.keepalive.event_ms",
+            keepalive_bounds(),
+            60_000,
+        ),
+        response_wait_margin: context.millis(
+            typed.response_wait_margin_ms.as_ref(),
+            "openai.response_wait_margin_ms",
+            keepalive_bounds(),
+            15_000,
+        ),
+    }
+}
+
+/// The attribution fallback: not blank when the surface is served. The ledger wants it checked after everything about
+/// providers and models, so that it is the last line of a report (CFG-4).
+pub(super) fn attribution(
+    context: &mut Context<'_>,
+    typed: &typed::OpenAi,
+    parent: Place,
+    enabled: bool,
+) -> Arc<str> {
+    const PATH: &str = "openai.provider_id";
+    let key = typed.provider_id.as_ref();
+    let text = if enabled { context.id(key, parent, PATH, ID_BYTES_MAX) } else { context.label(key, PATH) };
+    text.unwrap_or_default().into()
+}
+
+/// Who may call (CFG-2).
+pub(super) fn principals(context: &mut Context<'_>, typed: &typed::OpenAi) -> Vec<PrincipalToken> {
+    let Some(list) = &typed.principal_tokens else { return Vec::new() };
+    if list.value.len() > TOKENS_MAX {
+        context.error(list.at, "openai.principal_tokens", format!("expected at most {TOKENS_MAX} tokens"));
+        return Vec::new();
+    }
+    let mut refs: HashMap<String, usize> = HashMap::new();
+    let mut hashes: HashMap<[u8; 32], usize> = HashMap::new();
+    let mut tokens = Vec::new();
+    for (index, entry) in list.value.iter().enumerate() {
+        let path = |key: &str| format!("openai.principal_tokens[{index}].{key}");
+        let token = &entry.value;
+        let token_ref = context.id(token.token_ref.as_ref(), entry.at, &path("token_ref"), ID_BYTES_MAX);
+        let hash = hash(context, token, entry.at, &path("token_hash_sha256"));
+        let principal_ref =
+            context.id(token.principal_ref.as_ref(), entry.at, &path("principal_ref"), ID_BYTES_MAX);
+        let alias = context.label(token.principal_alias.as_ref(), &path("principal_alias"));
+        if let Some(token_ref) = &token_ref {
+            let at = place(token.token_ref.as_ref(), entry.at);
+            unique(context, &mut refs, token_ref.clone(), (at, path("token_ref"), index));
+        }
+        if let Some(hash) = hash {
+            let at = token.token_hash_sha256.as_ref().map_or(entry.at, |key| key.at);
+            unique(context, &mut hashes, hash, (at, path("token_hash_sha256"), index));
+        }
+        if let (Some(token_ref), Some(hash), Some(principal_ref)) = (token_ref, hash, principal_ref) {
+            let principal = Principal::new(&token_ref, &principal_ref, alias.as_deref());
+            tokens.push(PrincipalToken { hash, principal: Arc::new(principal) });
+        }
+    }
+    tokens
+}
+
+fn place(key: Option<&Typed<String>>, parent: Place) -> Place {
+    key.map_or(parent, |key| key.at)
+}
+
+fn unique<K: std::hash::Hash + Eq>(
+    context: &mut Context<'_>,
+    seen: &mut HashMap<K, usize>,
+    key: K,
+    (at, path, index): (Place, String, usize),
+) {
+    if let Some(first) = seen.get(&key) {
+        let message = format!("expected a value of its own: openai.principal_tokens[{first}] has the same");
+        context.error(at, path, message);
+    } else {
+        seen.insert(key, index);
+    }
+}
+
+/// The digest is not quoted in any message: someone may have pasted the token itself.
+fn hash(
+    context: &mut Context<'_>,
+    token: &typed::PrincipalToken,
+    parent: Place,
+    path: &str,
+) -> Option<[u8; 32]> {
+    let Some(key) = token.token_hash_sha256.as_ref() else {
+        context.error(parent, path, "expected the SHA-256 of the token, but the key is missing");
+        return None;
+    };
+    let text = context.expanded(key.value.expose(), key.at, path)?;
+    let decoded = decode_hex(&text);
+    if decoded.is_none() {
+        let message = format!(
+            "expected 64 hexadecimal digits, found {} characters; `iop-edge token new` prints the entry, and the token itself never stands here",
+            text.chars().count()
+        );
+        context.error(key.at, path, message);
+    }
+    decoded
+}
+
+fn decode_hex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut bytes = [0u8; 32];
+    if digits.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        for digit in pair {
+            *byte = (*byte << 4) | u8::try_from(char::from(*digit).to_digit(16)?).ok()?;
+        }
+    }
+    Some(bytes)
+}

@@ -1,0 +1,388 @@
+//! Resolving one of `nodes[].providers`: its own values. References to adapters and profiles are followed here; what several
+//! providers must agree on is checked by [`super::node`].
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use proto::message::{Header, ProtocolProfile};
+
+use super::{
+    adapter::Adapter,
+    context::{Context, ID_BYTES_MAX, MODEL_BYTES_MAX, quoted},
+    headers,
+    profile::{Profiles, Resolved},
+};
+use crate::config::{
+    SLOTS_MAX,
+    nearest::hint,
+    place::{Place, Typed},
+    typed, url,
+};
+
+/// Stall timeout in milliseconds when the file has none (STL-10).
+const STALL_TIMEOUT_MS_DEFAULT: i64 = 300_000;
+/// Largest stall timeout: what still fits an `i64` in nanoseconds (STL-10).
+const STALL_TIMEOUT_MS_MAX: i64 = i64::MAX / 1_000_000;
+/// Hard deadline of a run in milliseconds when the file has none: one hour.
+const REQUEST_TIMEOUT_MS_DEFAULT: i64 = 3_600_000;
+/// Largest hard deadline: it travels as a `u32` of seconds, and the Edge waits a little longer than the Node.
+const REQUEST_TIMEOUT_MS_MAX: i64 = 4_000_000_000_000;
+/// Most models of one provider: half of what the wire takes, since each may be served by two names.
+const MODELS_MAX: usize = 512;
+
+/// What an adapter or provider is, by its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    OpenAiCompat,
+    Vllm,
+    Ollama,
+    Cli,
+    SeulgivibeClaude,
+    SeulgivibeOpenAi,
+}
+
+impl Kind {
+    /// The closed set, by name.
+    pub(super) const ALL: [(&'static str, Self); 6] = [
+        ("openai_compat", Self::OpenAiCompat),
+        ("vllm", Self::Vllm),
+        ("ollama", Self::Ollama),
+        ("cli", Self::Cli),
+        ("seulgivibe_claude", Self::SeulgivibeClaude),
+        ("seulgivibe_openai", Self::SeulgivibeOpenAi),
+    ];
+
+    /// Its name in the configuration.
+    pub(super) fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// What an alias stands for; every other type is itself (CFG-9).
+    pub(super) fn normalized(self) -> Self {
+        match self {
+            Self::SeulgivibeClaude | Self::SeulgivibeOpenAi => Self::OpenAiCompat,
+            other => other,
+        }
+    }
+
+    /// The profile of a provider that names none (PRF-2); `None` for a type that speaks its own language.
+    fn profile(self) -> Option<&'static str> {
+        match self.normalized() {
+            Self::Vllm => Some("vllm"),
+            Self::Ollama | Self::Cli => None,
+            _ => Some("openai_compat"),
+        }
+    }
+}
+
+/// `category`
+const CATEGORIES: [(&str, &str); 3] =
+    [("api", "api"), ("cli", "cli"), ("local_inference", "local_inference")];
+
+/// A provider whose own values are resolved. `None` stands for a wrong value, which has been reported.
+pub(super) struct Provider {
+    pub(super) at: Place,
+    pub(super) id: Option<String>,
+    pub(super) kind: Option<Kind>,
+    pub(super) category: &'static str,
+    /// Position of its adapter on its Node.
+    pub(super) adapter: Option<usize>,
+    pub(super) adapter_name: String,
+    pub(super) profile: Option<Resolved>,
+    /// What its adapter must be set to for it.
+    pub(super) upstream: Option<Upstream>,
+    /// As typed.
+    pub(super) models: Vec<String>,
+    pub(super) enabled: bool,
+    pub(super) capacity: u32,
+    pub(super) long_capacity: u32,
+    /// Tokens, and where and under which path they stand.
+    pub(super) total_context: Option<(u64, Place, String)>,
+    pub(super) priority: u32,
+    pub(super) stall_timeout: Duration,
+    pub(super) request_timeout: Duration,
+}
+
+/// Where and how a provider is called.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Upstream {
+    pub(super) profile: ProtocolProfile,
+    pub(super) headers: Vec<Header>,
+}
+
+impl Provider {
+    pub(super) fn resolve(
+        context: &mut Context<'_>,
+        profiles: &Profiles,
+        adapters: &[Adapter],
+        typed: &Typed<typed::Provider>,
+        path: &str,
+    ) -> Self {
+        let at = typed.at;
+        let typed = &typed.value;
+        let key = |key: &str| format!("{path}.{key}");
+        let id = context.id(typed.id.as_ref(), at, &key("id"), ID_BYTES_MAX);
+        let kind = context.required_word(typed.kind.as_ref(), at, &key("type"), &Kind::ALL).ok();
+        let category = context.required_word(typed.category.as_ref(), at, &key("category"), &CATEGORIES);
+        let enabled = typed.enabled.as_ref().is_none_or(|enabled| enabled.value);
+        let models = models(context, &typed.models, at, &key("models"));
+        let capacity = context.integer(typed.capacity.as_ref(), &key("capacity"), 1..=SLOTS_MAX, 1);
+        let long = context.integer(
+            typed.long_context_capacity.as_ref(),
+            &key("long_context_capacity"),
+            0..=capacity,
+            capacity,
+        );
+        let total_context = total_context(context, typed, &key("total_context_tokens"));
+        let priority = context.integer(typed.priority.as_ref(), &key("priority"), 0..=i64::from(u32::MAX), 0);
+        let stall_timeout = timeout(
+            context,
+            typed.response_stall_timeout_ms.as_ref(),
+            &key("response_stall_timeout_ms"),
+            0..=STALL_TIMEOUT_MS_MAX,
+            STALL_TIMEOUT_MS_DEFAULT,
+        );
+        let request_timeout = timeout(
+            context,
+            typed.request_timeout_ms.as_ref(),
+            &key("request_timeout_ms"),
+            0..=REQUEST_TIMEOUT_MS_MAX,
+            REQUEST_TIMEOUT_MS_DEFAULT,
+        );
+        let adapter = adapter(context, adapters, typed, (at, enabled), &key("adapter"));
+        let adapter_name = match adapter.and_then(|adapter| adapters.get(adapter)) {
+            Some(adapter) => adapter.name.clone(),
+            None => typed.adapter.as_ref().map(|adapter| adapter.value.clone()).unwrap_or_default(),
+        };
+        let profile = kind.and_then(|kind| profile(context, profiles, typed, kind, &key("profile")));
+        let adapter_settings = adapter.and_then(|adapter| adapters.get(adapter));
+        let upstream = upstream(context, typed, profile.as_ref(), adapter_settings, (at, path));
+        if kind.is_some_and(|kind| kind.profile().is_some()) {
+            refuse_foreign_fields(context, typed, path);
+        }
+        Self {
+            at,
+            id,
+            kind,
+            category: category.unwrap_or_default(),
+            adapter,
+            adapter_name,
+            profile,
+            upstream,
+            models,
+            enabled,
+            capacity: u32::try_from(capacity).unwrap_or(1),
+            long_capacity: u32::try_from(long).unwrap_or(0),
+            total_context,
+            priority: u32::try_from(priority).unwrap_or(u32::MAX),
+            stall_timeout,
+            request_timeout,
+        }
+    }
+}
+
+fn models(context: &mut Context<'_>, list: &typed::List<String>, parent: Place, path: &str) -> Vec<String> {
+    let Some(list) = list.as_ref().filter(|list| !list.value.is_empty()) else {
+        let at = list.as_ref().map_or(parent, |list| list.at);
+        context.error(at, path, "expected at least one model that this provider serves");
+        return Vec::new();
+    };
+    if list.value.len() > MODELS_MAX {
+        context.error(list.at, path, format!("expected at most {MODELS_MAX} models"));
+        return Vec::new();
+    }
+    let mut models: Vec<String> = Vec::new();
+    for (index, key) in list.value.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let Some(model) = context.id(Some(key), key.at, &path, MODEL_BYTES_MAX) else { continue };
+        if models.contains(&model) {
+            context.error(key.at, path, format!("model {} is already in the list", quoted(key)));
+        } else {
+            models.push(model);
+        }
+    }
+    models
+}
+
+fn total_context(
+    context: &mut Context<'_>,
+    typed: &typed::Provider,
+    path: &str,
+) -> Option<(u64, Place, String)> {
+    let key = typed.total_context_tokens.as_ref()?;
+    let tokens = context.count(Some(key), path, 0..=i64::MAX, 0);
+    (tokens > 0).then(|| (tokens, key.at, path.to_owned()))
+}
+
+/// A timeout whose 0 stands for the default.
+fn timeout(
+    context: &mut Context<'_>,
+    key: Option<&Typed<i64>>,
+    path: &str,
+    bounds: RangeInclusive<i64>,
+    default: i64,
+) -> Duration {
+    let typed = context.millis(key, path, bounds, 0);
+    if typed.is_zero() { Duration::from_millis(default.unsigned_abs()) } else { typed }
+}
+
+/// The adapter that a provider names: an exact instance name first, a type name only when exactly one enabled instance has
+/// that type. A disabled provider may name one that does not exist (CFG-6).
+fn adapter(
+    context: &mut Context<'_>,
+    adapters: &[Adapter],
+    typed: &typed::Provider,
+    (parent, enabled): (Place, bool),
+    path: &str,
+) -> Option<usize> {
+    let at = typed.adapter.as_ref().map_or(parent, |key| key.at);
+    let named = match typed.adapter.as_ref() {
+        Some(key) => context.text(Some(key), path)?,
+        None => String::new(),
+    };
+    let found = find_adapter(adapters, &named);
+    match found.and_then(|found| adapters.get(found)) {
+        Some(adapter) if adapter.enabled || !enabled => found,
+        Some(_) => {
+            context.error(at, path, format!("adapter `{named}` of this node is disabled"));
+            None
+        }
+        None if !enabled => None,
+        None => {
+            let names = || adapters.iter().map(|adapter| adapter.name.as_str());
+            let known = names().collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            let same_type =
+                adapters.iter().filter(|adapter| adapter.enabled && adapter.has_type(&named)).count();
+            let message = if same_type > 1 {
+                format!(
+                    "{same_type} adapters of this node have type `{named}`: expected one of their names: {known}"
+                )
+            } else {
+                let hint = hint(&named, names());
+                format!(
+                    "expected the name of an enabled adapter of this node ({known}), found `{named}`{hint}"
+                )
+            };
+            context.error(at, path, message);
+            None
+        }
+    }
+}
+
+fn find_adapter(adapters: &[Adapter], named: &str) -> Option<usize> {
+    if let Some(exact) = adapters.iter().position(|adapter| adapter.name == named) {
+        return Some(exact);
+    }
+    let mut of_type =
+        adapters.iter().enumerate().filter(|(_, adapter)| adapter.enabled && adapter.has_type(named));
+    match (of_type.next(), of_type.next()) {
+        (Some((only, _)), None) => Some(only),
+        _ => None,
+    }
+}
+
+/// The profile that a provider names, or the one of its type (PRF-2).
+fn profile(
+    context: &mut Context<'_>,
+    profiles: &Profiles,
+    typed: &typed::Provider,
+    kind: Kind,
+    path: &str,
+) -> Option<Resolved> {
+    let by_type = kind.profile()?;
+    let named = match typed.profile.as_ref() {
+        Some(key) => context.text(Some(key), path)?,
+        None => String::new(),
+    };
+    let name = if named.is_empty() { by_type } else { &named };
+    profiles.named(name).unwrap_or_else(|()| {
+        let at = typed.profile.as_ref().map(|key| key.at).unwrap_or_default();
+        context.error(at, path, format!("unknown profile `{name}`{}", hint(name, profiles.names())));
+        None
+    })
+}
+
+/// Where the provider is called: its own fields win over those of its adapter, and these over the profile's.
+fn upstream(
+    context: &mut Context<'_>,
+    typed: &typed::Provider,
+    profile: Option<&Resolved>,
+    adapter: Option<&Adapter>,
+    (at, path): (Place, &str),
+) -> Option<Upstream> {
+    let own = base_url(context, typed.base_url.as_ref(), typed.endpoint.as_ref(), path);
+    let own_headers = headers::resolve(context, typed.headers.as_ref(), &format!("{path}.headers"));
+    let (profile, own) = (profile?, own.ok()?);
+    let base_url = own.as_deref().or_else(|| adapter.and_then(|adapter| adapter.base_url.as_deref()));
+    if base_url.is_none() && !profile.has_base_url() {
+        let message = format!(
+            "profile `{}` has no address: set base_url here, in a profile of protocol_profiles, or choose a profile by the server's name",
+            profile.id
+        );
+        context.error(at, format!("{path}.base_url"), message);
+        return None;
+    }
+    match profile.at(base_url) {
+        Ok(profile) => {
+            let headers = headers::overlay(adapter.map_or(&[], |adapter| &adapter.headers), own_headers);
+            Some(Upstream { profile, headers })
+        }
+        Err(error) => {
+            let at = typed.profile.as_ref().map_or(at, |key| key.at);
+            context.error(at, format!("{path}.profile"), format!("profile `{}`: {error}", profile.id));
+            None
+        }
+    }
+}
+
+/// The address of a provider or adapter by either of its two names; `Err` when it is wrong, which has been reported.
+pub(super) fn base_url(
+    context: &mut Context<'_>,
+    base_url: Option<&Typed<String>>,
+    endpoint: Option<&Typed<String>>,
+    path: &str,
+) -> Result<Option<String>, ()> {
+    let mut found: Option<String> = None;
+    for (key, name) in [(base_url, "base_url"), (endpoint, "endpoint")] {
+        let Some(key) = key.filter(|key| !key.value.is_empty()) else { continue };
+        let path = format!("{path}.{name}");
+        let text = context.text(Some(key), &path).ok_or(())?;
+        match (url::normalize(&text), &found) {
+            (Ok(url), Some(other)) if url != *other => {
+                context.error(
+                    key.at,
+                    path,
+                    "base_url and endpoint are two names of one thing: expected only one of them",
+                );
+                return Err(());
+            }
+            (Ok(url), _) => found = Some(url),
+            (Err(error), _) => {
+                context.error(key.at, path, error.to_string());
+                return Err(());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Fields that only other types have: silence would make someone believe they did something.
+fn refuse_foreign_fields(context: &mut Context<'_>, typed: &typed::Provider, path: &str) {
+    let text =
+        |key: &Option<Typed<String>>| key.as_ref().filter(|key| !key.value.is_empty()).map(|key| key.at);
+    let list = |key: &typed::List<String>| key.as_ref().filter(|key| !key.value.is_empty()).map(|key| key.at);
+    let fields = [
+        ("command", text(&typed.command)),
+        ("args", list(&typed.args)),
+        ("env", typed.env.as_ref().filter(|key| !key.value.0.is_empty()).map(|key| key.at)),
+        ("mode", text(&typed.mode)),
+        ("resume_args", list(&typed.resume_args)),
+        ("output_format", text(&typed.output_format)),
+        ("context_size", typed.context_size.as_ref().filter(|key| key.value != 0).map(|key| key.at)),
+    ];
+    for (key, at) in fields {
+        if let Some(at) = at {
+            context.error(at, format!("{path}.{key}"), "this key belongs to providers of type cli or ollama");
+        }
+    }
+}

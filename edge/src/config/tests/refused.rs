@@ -1,0 +1,427 @@
+//! Files that do not load: the place, the key path, and what was expected.
+
+use super::*;
+
+#[test]
+fn what_cannot_be_read_is_told_with_its_place() {
+    for (text, start, parts) in [
+        (
+            "edge:\n  nmae: x\n",
+            "2:3: edge.nmae: unknown key `nmae`",
+            &["did you mean `name`?", "name, shards, cpus"][..],
+        ),
+        ("listen:\n  http: []\nopnai: {}\n", "3:1: opnai: unknown key", &["did you mean `openai`?"]),
+        ("colour: red\n", "1:1: colour: unknown key `colour`; the keys here are edge, listen", &[]),
+        (
+            "nodes:\n  - id: a\n  - id: b\n    providers:\n      - capcity: 1\n",
+            "5:9: nodes[1].providers[0].capcity: ",
+            &["`capacity`"],
+        ),
+        ("edge: {}\nedge: {}\n", "2:1: edge: the key `edge` stands here a second time", &[]),
+        (
+            "protocol_profiles:\n  a: {base: vllm}\n  a: {base: vllm}\n",
+            "3:3: protocol_profiles.a: the key `a`",
+            &[],
+        ),
+        ("edge:\n\tname: x\n", "2:2: ", &["a tab cannot indent YAML: use spaces"]),
+        ("edge:\n  shards: two\n", "2:11: edge.shards: expected an integer", &[]),
+        ("edge:\n  shards: 1.5\n", "2:11: edge.shards: expected an integer", &[]),
+        ("edge:\n  shards: 99999999999999999999\n", "2:11: edge.shards: expected an integer that fits", &[]),
+        ("openai:\n  enabled: maybe\n", "2:12: openai.enabled: expected true or false", &[]),
+        ("edge: edge-1\n", "1:7: edge: expected a mapping", &[]),
+        ("listen:\n  http: 0.0.0.0:8080\n", "2:9: listen.http: expected a list", &[]),
+        ("edge:\n  name: {a: b}\n", "2:9: edge.name: expected a single value", &[]),
+        ("edge:\n  name: [\n", "2:9: ", &["expected a single value"]),
+        ("edge:\n  name: a: b\n", "2:10", &["quote a text that holds `: `"]),
+        ("edge: {}\n---\nedge: {}\n", "3:1: expected one YAML document", &[]),
+        ("- edge\n", "1:1", &["expected a mapping"]),
+    ] {
+        refused(text, start, parts);
+    }
+}
+
+#[test]
+fn nothing_of_a_misplaced_secret_is_told() {
+    let hash = "openai:\n  provider_id: a\n  principal_tokens: [{token_ref: a, principal_ref: b, token_hash_sha256: sk-secret}]\n";
+    for text in [
+        hash,
+        "nodes: [{id: a, token: 'sk secret'}]\nopenai: {provider_id: a}\n",
+        "nodes:\n  - providers:\n      - headers: sk-secret\n",
+        "nodes:\n  - providers: sk-secret\n",
+        "edge:\n  shards: sk-secret\n",
+        &with_provider("headers: { X-Ab: \"sk-secret\\u0001\" }"),
+        &with_provider("headers: { Authorization: Bearer sk-secret }"),
+        &with_provider("base_url: 'http://u:sk-secret@h'"),
+    ] {
+        let report = report(text);
+        assert!(!report.contains("secret"), "{report}");
+    }
+    let report = report(&small("id: box1\n", "id: ${SECRET} x\n"));
+    assert!(report.contains("${SECRET}") && !report.contains("hunter2"), "{report}");
+}
+
+#[test]
+fn all_wrong_values_of_a_file_are_told_together() {
+    let text = r#"edge: { name: Edge_1, shards: -1 }
+listen:
+  http: ["localhost:8080"]
+limits: { head_bytes: 12 }
+logging: { level: verbose, format: xml }
+openai:
+  enabled: true
+  principal_tokens: [{ token_ref: a }]
+provider_pool: { max_queue: -1 }
+protocol_profiles:
+  p: { base: vlm }
+models:
+  - { id: m, providers: [box1-vlm] }
+nodes:
+  - id: box1
+    adapters: [{ name: a, type: vllm }]
+    providers:
+      - { id: box1-vllm, type: vllm, category: api, adapter: b, models: [m], capacity: 0 }
+"#;
+    let report = report(text);
+    let starts: Vec<_> =
+        report.lines().map(|line| line.splitn(4, ": ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        starts,
+        [
+            "1:15 edge.name",
+            "1:31 edge.shards",
+            "3:10 listen.http[0]",
+            "4:23 limits.head_bytes",
+            "5:19 logging.level",
+            "5:36 logging.format",
+            "8:22 openai.principal_tokens[0].token_hash_sha256",
+            "8:22 openai.principal_tokens[0].principal_ref",
+            "9:29 provider_pool.max_queue",
+            "11:14 protocol_profiles.p.base",
+            "18:88 nodes[0].providers[0].capacity",
+            "18:62 nodes[0].providers[0].adapter",
+            "13:26 models[0].providers[0]",
+            "7:3 openai.provider_id",
+        ],
+        "{report}"
+    );
+}
+
+#[test]
+fn a_report_has_an_end() {
+    let providers: String = (0..150).map(|_| "      - { }\n".to_owned()).collect();
+    let report = report(&format!("nodes:\n  - providers:\n{providers}"));
+    assert_eq!(report.lines().count(), 101);
+    assert!(report.lines().last().unwrap().ends_with("more errors"), "{report}");
+}
+
+// req: CFG-2
+#[test]
+fn principal_tokens_have_unique_refs_and_hashes() {
+    let (a, b) = ("a".repeat(64), "b".repeat(64));
+    let one = format!("{{ token_ref: one, token_hash_sha256: {a}, principal_ref: p }}");
+    for (second, start, part) in [
+        (
+            format!("{{ token_ref: one, token_hash_sha256: {b}, principal_ref: p }}"),
+            "6:20",
+            "token_ref: expected a value of its own: openai.principal_tokens[0]",
+        ),
+        (
+            format!("{{ token_ref: two, token_hash_sha256: {a}, principal_ref: p }}"),
+            "6:44",
+            "token_hash_sha256: expected a value of its own",
+        ),
+        (
+            format!("{{ token_ref: two, token_hash_sha256: {}, principal_ref: p }}", "A".repeat(64)),
+            "6:44",
+            "token_hash_sha256: expected a value of its own",
+        ),
+        (
+            format!("{{ token_ref: '', token_hash_sha256: {b}, principal_ref: p }}"),
+            "6:20",
+            "token_ref: expected a value, found an empty one",
+        ),
+        (
+            format!("{{ token_ref: ' ', token_hash_sha256: {b}, principal_ref: p }}"),
+            "6:20",
+            "token_ref: expected a value, found an empty one",
+        ),
+        (
+            format!("{{ token_hash_sha256: {b}, principal_ref: p }}"),
+            "6:7",
+            "token_ref: expected a value, but the key is missing",
+        ),
+        (
+            format!("{{ token_ref: two, token_hash_sha256: {b} }}"),
+            "6:7",
+            "principal_ref: expected a value, but the key is missing",
+        ),
+        (
+            format!("{{ token_ref: two, token_hash_sha256: {b}, principal_ref: '' }}"),
+            "6:125",
+            "principal_ref: expected a value, found an empty one",
+        ),
+        (
+            format!("{{ token_ref: two, token_hash_sha256: {}, principal_ref: p }}", &b[1..]),
+            "6:44",
+            "expected 64 hexadecimal digits, found 63",
+        ),
+        (
+            format!("{{ token_ref: two, token_hash_sha256: {}g, principal_ref: p }}", &b[1..]),
+            "6:44",
+            "expected 64 hexadecimal digits, found 64",
+        ),
+        (
+            "{ token_ref: two, token_hash_sha256: iop_x, principal_ref: p }".to_owned(),
+            "6:44",
+            "the token itself never stands here",
+        ),
+    ] {
+        let text = format!(
+            "openai:\n  enabled: true\n  provider_id: x\n  principal_tokens:\n    - {one}\n    - {second}\n"
+        );
+        refused(&text, &format!("{start}: openai.principal_tokens[1]."), &[part]);
+    }
+}
+
+#[test]
+fn a_blank_provider_id_is_told_after_everything_else() {
+    refused(
+        "openai: { enabled: true }\n",
+        "1:9: openai.provider_id: expected a value, but the key is missing",
+        &[],
+    );
+    refused(
+        "openai: { provider_id: '  ' }\n",
+        "1:24: openai.provider_id: expected a value, found an empty one",
+        &[],
+    );
+    refused("", "1:1: openai.provider_id: ", &[]);
+    load("openai: { enabled: false }\n").unwrap();
+    load("openai: { enabled: false, provider_id: '' }\n").unwrap();
+    let report = report("openai: {}\nmodels: [{ id: m, providers: [nobody] }]\n");
+    assert!(report.lines().next().unwrap().contains("models[0].providers[0]"), "{report}");
+    assert!(report.lines().last().unwrap().contains("openai.provider_id"), "{report}");
+}
+
+#[test]
+fn numbers_have_bounds() {
+    for (text, start, part) in [
+        (
+            with_provider("capacity: 0"),
+            "16:19: nodes[0].providers[0].capacity: ",
+            "expected 1 to 32768, found 0",
+        ),
+        (with_provider("capacity: 32769"), "16:19: nodes[0].providers[0].capacity: ", "expected 1 to 32768"),
+        (
+            with_provider("capacity: 2\nlong_context_capacity: 3"),
+            "17:32: nodes[0].providers[0].long_context_capacity: ",
+            "expected 0 to 2, found 3",
+        ),
+        (with_provider("priority: -1"), "16:19: nodes[0].providers[0].priority: ", "expected 0 to"),
+        (
+            with_provider("request_timeout_ms: -1"),
+            "16:29: nodes[0].providers[0].request_timeout_ms: ",
+            "expected 0 to",
+        ),
+        (
+            with_provider("total_context_tokens: -1"),
+            "16:31: nodes[0].providers[0].total_context_tokens: ",
+            "expected at least 0",
+        ),
+        (
+            format!("long_context_threshold_tokens: 0\n{SMALL}"),
+            "1:32: long_context_threshold_tokens: ",
+            "expected at least 1",
+        ),
+        (
+            format!("provider_pool: {{ queue_timeout_ms: -5 }}\n{SMALL}"),
+            "1:36: provider_pool.queue_timeout_ms: ",
+            "expected 0 to",
+        ),
+        (format!("limits: {{ body_bytes: 0 }}\n{SMALL}"), "1:23: limits.body_bytes: ", "expected 1 to"),
+        (format!("edge: {{ shards: 65 }}\n{SMALL}"), "1:17: edge.shards: ", "expected 0 to 64"),
+        (
+            small("id: box1\n", "id: box1\n    runtime: { concurrency: -1 }\n"),
+            "8:29: nodes[0].runtime.concurrency: ",
+            "expected 0 to",
+        ),
+        (
+            small("id: qwen3", "id: qwen3\n    min_max_tokens: -1"),
+            "5:21: models[0].min_max_tokens: ",
+            "expected at least 0",
+        ),
+    ] {
+        refused(&text, start, &[part]);
+    }
+}
+
+// req: STL-10
+#[test]
+fn a_stall_timeout_that_is_negative_or_overflows_is_refused() {
+    for millis in [-1, i64::MIN, i64::MAX / 1_000_000 + 1, i64::MAX] {
+        let text = with_provider(&format!("response_stall_timeout_ms: {millis}"));
+        refused(
+            &text,
+            "16:36: nodes[0].providers[0].response_stall_timeout_ms: expected 0 to 9223372036854,",
+            &[],
+        );
+    }
+}
+
+#[test]
+fn too_many_slots_in_all_are_refused() {
+    let second = "      - { id: b, type: vllm, category: api, adapter: vllm-1, models: [m], capacity: 2 }\n";
+    let text = format!("{}{second}", with_provider("capacity: 32767"));
+    refused(&text, "17:9: nodes[0].providers[1].capacity: ", &["at most 32768 slots", "makes 32769"]);
+}
+
+// req: CFG-7
+#[test]
+fn the_context_budget_holds_every_long_request_at_its_longest() {
+    let model = |text: String| text.replace("id: qwen3\n", "id: qwen3\n    context_window_tokens: 1000\n");
+    let enough = model(with_provider("capacity: 4\nlong_context_capacity: 2\ntotal_context_tokens: 2000"));
+    load(&enough).unwrap();
+    load(&model(with_provider("capacity: 4\nlong_context_capacity: 0\ntotal_context_tokens: 1"))).unwrap();
+    load(&model(with_provider("capacity: 4"))).unwrap();
+    let short = enough.replace("2000", "1999");
+    refused(
+        &short,
+        "19:31: nodes[0].providers[0].total_context_tokens: expected at least 2000",
+        &["qwen3", "1999"],
+    );
+    let vast = enough.replace("tokens: 1000", "tokens: 9223372036854775807");
+    refused(&vast, "19:31: ", &["expected at least 18446744073709551614"]);
+    for (text, start) in [
+        (with_provider("priority: -1"), "16:19: nodes[0].providers[0].priority"),
+        (format!("long_context_threshold_tokens: 0\n{SMALL}"), "1:32: long_context_threshold_tokens"),
+        (format!("long_context_threshold_tokens: -1\n{SMALL}"), "1:32: long_context_threshold_tokens"),
+    ] {
+        refused(&text, start, &[]);
+    }
+}
+
+#[test]
+fn addresses_and_names_have_a_form() {
+    for (section, start, part) in [
+        ("listen: { http: [] }", "1:17: listen.http: ", "expected 1 to 16 addresses"),
+        ("listen: { http: ['8080'] }", "1:18: listen.http[0]: ", "such as 127.0.0.1:8080"),
+        ("listen: { node: ['::1:8080'] }", "1:18: listen.node[0]: ", "[::1]:8080"),
+        ("listen: { ops: 'localhost:9090' }", "1:16: listen.ops: ", "expected an address and port"),
+        (
+            "listen: { http: ['0.0.0.0:9443'] }",
+            "1:9: listen.node: 0.0.0.0:9443 is already the address of listen.http[0]",
+            "",
+        ),
+        ("listen: { http: ['127.0.0.1:1', '127.0.0.1:1'] }", "1:33: listen.http[1]: ", "listen.http[0]"),
+        ("listen: { ops: '${NOPE}:1' }", "1:16: listen.ops: the environment variable NOPE is not set", ""),
+        ("listen: { ops: '${NOPE' }", "1:16: listen.ops: expected ${NAME}", ""),
+        ("bootstrap: { advertise: edge.example.org }", "1:25: bootstrap.advertise: ", "host:port"),
+        ("edge: { name: '-x' }", "1:15: edge.name: ", "expected a name of a-z"),
+        ("edge: { cpus: [1, 1] }", "1:19: edge.cpus[1]: CPU 1 is already in the list", ""),
+        ("edge: { cpus: [1, 2], shards: 3 }", "1:15: edge.cpus: expected one CPU for each of 3 shards", ""),
+        (
+            "logging: { level: warning }",
+            "1:19: logging.level: expected one of error, warn",
+            "did you mean `warn`?",
+        ),
+    ] {
+        refused(&format!("{section}\n{SMALL}"), start, &[part]);
+    }
+    let long = "a".repeat(110);
+    let text = format!("listen: {{ admin_socket: /{long} }}\n{SMALL}");
+    refused(&text, "1:25: listen.admin_socket: ", &["at most 107 bytes"]);
+    load(&format!("listen: {{ http: ['127.0.0.1:0', '127.0.0.1:0'] }}\n{SMALL}")).unwrap();
+}
+
+#[test]
+fn keys_of_later_parts_are_accepted_off_and_refused_on() {
+    let off = r#"listen: { tls: { cert_file: "", key_file: "" } }
+identity: { crl_file: "" }
+console: { enabled: false }
+control_plane: { enabled: false }
+a2a: { enabled: false }
+openai:
+  provider_id: x
+  revoked_tokens_file: ""
+  provider_auth: { enabled: false, from_header: A, target_header: B, scheme: Bearer, required: true }
+  model_routes: []
+  keepalive: { comment_ms: 15000, event_ms: 60000, tunnel: false }
+  stream_evidence_gate: { enabled: false, max_request_fault_recovery: 3, max_strategy_fault_recovery: 3, max_ingress_snapshot_bytes: 0, environment: dev, filters: [] }
+protocol_profiles:
+  p: { base: vllm, auth: {}, extensions: {} }
+nodes:
+  - id: box1
+    adapters: [{ name: a, type: vllm }]
+    providers:
+      - id: b
+        type: vllm
+        category: local_inference
+        adapter: a
+        models: [m]
+        health: { path: "", generation: false }
+        command: ""
+        args: []
+        env: {}
+        mode: ""
+        resume_args: []
+        output_format: ""
+        context_size: 0
+"#;
+    load(off).unwrap();
+    for (from, to, at, path) in [
+        ("cert_file: \"\"", "cert_file: a", "1:29", "listen.tls.cert_file"),
+        ("key_file: \"\"", "key_file: a", "1:43", "listen.tls.key_file"),
+        ("crl_file: \"\"", "crl_file: a", "2:23", "identity.crl_file"),
+        ("console: { enabled: false", "console: { enabled: true", "3:21", "console.enabled"),
+        (
+            "control_plane: { enabled: false",
+            "control_plane: { enabled: true",
+            "4:27",
+            "control_plane.enabled",
+        ),
+        ("a2a: { enabled: false", "a2a: { enabled: true", "5:17", "a2a.enabled"),
+        ("revoked_tokens_file: \"\"", "revoked_tokens_file: a", "8:24", "openai.revoked_tokens_file"),
+        (
+            "provider_auth: { enabled: false",
+            "provider_auth: { enabled: true",
+            "9:29",
+            "openai.provider_auth.enabled",
+        ),
+        ("model_routes: []", "model_routes: [{ model: x }]", "10:17", "openai.model_routes"),
+        ("tunnel: false", "tunnel: true", "11:60", "openai.keepalive.tunnel"),
+        ("gate: { enabled: false", "gate: { enabled: true", "12:36", "openai.stream_evidence_gate.enabled"),
+        ("filters: []", "filters: [{ name: repeat_guard }]", "12:164", "openai.stream_evidence_gate.filters"),
+        ("auth: {}", "auth: { scheme: x }", "14:26", "protocol_profiles.p.auth"),
+        ("extensions: {}", "extensions: { a: [1] }", "14:42", "protocol_profiles.p.extensions"),
+        ("name: a, type: vllm", "name: a, type: cli", "17:33", "nodes[0].adapters[0].type"),
+        ("        type: vllm", "        type: ollama", "20:15", "nodes[0].providers[0].type"),
+        ("category: local_inference", "category: cli", "21:19", "nodes[0].providers[0].category"),
+        ("path: \"\"", "path: /health", "24:25", "nodes[0].providers[0].health.path"),
+        ("generation: false", "generation: true", "24:41", "nodes[0].providers[0].health.generation"),
+    ] {
+        assert_eq!(off.matches(from).count(), 1, "{from}");
+        refused(&off.replace(from, to), &format!("{at}: {path}: "), &["is not available in this release"]);
+    }
+    for (from, to) in [
+        ("command: \"\"", "command: x"),
+        ("args: []\n        env", "args: [x]\n        env"),
+        ("env: {}", "env: { A: b }"),
+        ("mode: \"\"", "mode: x"),
+        ("resume_args: []", "resume_args: [x]"),
+        ("format: \"\"", "format: x"),
+        ("context_size: 0", "context_size: 1"),
+    ] {
+        assert_eq!(off.matches(from).count(), 1, "{from}");
+        let report = report(&off.replace(from, to));
+        assert!(report.ends_with("this key belongs to providers of type cli or ollama"), "{report}");
+    }
+    // Plain HTTP only, so far: own URL, overlay, or the default of a built-in profile.
+    for text in [
+        with_provider("base_url: https://h/v1"),
+        with_provider("profile: openai"),
+        format!("protocol_profiles:\n  p: {{ base: vllm, base_url: https://h }}\n{SMALL}"),
+    ] {
+        let report = report(&text);
+        assert!(report.contains("https:// to a provider is not available in this release"), "{report}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Keys of the contract whose feature a later part of the work brings: accepted at their off value, refused when they ask
+//! for something. The part that builds a feature deletes its line here, and nothing else has to know.
+
+use super::{
+    error::Report,
+    place::{Entries, Place, Typed},
+    typed::{EdgeFile, List, Opt, Provider, Switch},
+};
+
+/// A place that asks for a feature.
+type Asked = (Place, String);
+
+/// One feature that is not there yet.
+struct Unavailable {
+    /// What it is, for people.
+    feature: &'static str,
+    /// Where the file asks for it.
+    asked: fn(&EdgeFile) -> Vec<Asked>,
+}
+
+/// The one list.
+const TABLE: &[Unavailable] = &[
+    Unavailable {
+        feature: "HTTPS for clients",
+        asked: |file| {
+            let tls = file.listen.as_ref().and_then(|listen| listen.value.tls.as_ref());
+            [
+                tls.and_then(|tls| text(tls.value.cert_file.as_ref(), "listen.tls.cert_file")),
+                tls.and_then(|tls| text(tls.value.key_file.as_ref(), "listen.tls.key_file")),
+            ]
+            .into_iter()
+            .flatten()
+            .collect()
+        },
+    },
+    Unavailable {
+        feature: "a certificate revocation list",
+        asked: |file| {
+            let identity = file.identity.as_ref();
+            one(identity.and_then(|identity| text(identity.value.crl_file.as_ref(), "identity.crl_file")))
+        },
+    },
+    Unavailable {
+        feature: "the console",
+        asked: |file| one(switch(file.console.as_ref(), "console.enabled")),
+    },
+    Unavailable {
+        feature: "the control plane",
+        asked: |file| one(switch(file.control_plane.as_ref(), "control_plane.enabled")),
+    },
+    Unavailable { feature: "the A2A surface", asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")) },
+    Unavailable {
+        feature: "a list of revoked tokens",
+        asked: |file| {
+            let openai = file.openai.as_ref();
+            one(openai.and_then(|openai| {
+                text(openai.value.revoked_tokens_file.as_ref(), "openai.revoked_tokens_file")
+            }))
+        },
+    },
+    Unavailable {
+        feature: "provider authentication by the client's header",
+        asked: |file| {
+            let auth = file.openai.as_ref().and_then(|openai| openai.value.provider_auth.as_ref());
+            one(auth.and_then(|auth| on(auth.value.enabled.as_ref(), "openai.provider_auth.enabled")))
+        },
+    },
+    Unavailable {
+        feature: "direct model routes",
+        asked: |file| {
+            let openai = file.openai.as_ref();
+            one(openai.and_then(|openai| items(&openai.value.model_routes, "openai.model_routes")))
+        },
+    },
+    Unavailable {
+        feature: "SSE keep-alive on tunnels",
+        asked: |file| {
+            let keepalive = file.openai.as_ref().and_then(|openai| openai.value.keepalive.as_ref());
+            one(keepalive
+                .and_then(|keepalive| on(keepalive.value.tunnel.as_ref(), "openai.keepalive.tunnel")))
+        },
+    },
+    Unavailable {
+        feature: "the stream evidence gate",
+        asked: |file| {
+            let gate = file.openai.as_ref().and_then(|openai| openai.value.stream_evidence_gate.as_ref());
+            [
+                gate.and_then(|gate| on(gate.value.enabled.as_ref(), "openai.stream_evidence_gate.enabled")),
+                gate.and_then(|gate| items(&gate.value.filters, "openai.stream_evidence_gate.filters")),
+            ]
+            .into_iter()
+            .flatten()
+            .collect()
+        },
+    },
+    Unavailable {
+        feature: "authentication at the provider by profile",
+        asked: |file| in_profiles(file, "auth", |profile| entries(&profile.auth)),
+    },
+    Unavailable {
+        feature: "profile extensions",
+        asked: |file| in_profiles(file, "extensions", |profile| entries(&profile.extensions)),
+    },
+    Unavailable {
+        feature: "this adapter type",
+        asked: |file| {
+            let mut asked = Vec::new();
+            for (i, node) in listed(&file.nodes) {
+                for (j, adapter) in listed(&node.adapters) {
+                    let kind = adapter.kind.as_ref().filter(|kind| is_later_type(&kind.value));
+                    asked.extend(kind.map(|kind| (kind.at, format!("nodes[{i}].adapters[{j}].type"))));
+                }
+            }
+            asked
+        },
+    },
+    Unavailable {
+        feature: "this provider type",
+        asked: |file| {
+            in_providers(file, "type", |provider| {
+                provider.kind.as_ref().filter(|kind| is_later_type(&kind.value)).map(|kind| kind.at)
+            })
+        },
+    },
+    Unavailable {
+        feature: "this provider category",
+        asked: |file| {
+            in_providers(file, "category", |provider| {
+                // A provider of a later type is already refused for its type.
+                let later = provider.kind.as_ref().is_some_and(|kind| is_later_type(&kind.value));
+                let category =
+                    provider.category.as_ref().filter(|category| category.value == "cli" && !later);
+                category.map(|category| category.at)
+            })
+        },
+    },
+    Unavailable {
+        feature: "a health check by path",
+        asked: |file| {
+            in_providers(file, "health.path", |provider| {
+                let health = provider.health.as_ref()?;
+                health.value.path.as_ref().filter(|path| !path.value.is_empty()).map(|path| path.at)
+            })
+        },
+    },
+    Unavailable {
+        feature: "a health check by generation",
+        asked: |file| {
+            in_providers(file, "health.generation", |provider| {
+                let health = provider.health.as_ref()?;
+                health
+                    .value
+                    .generation
+                    .as_ref()
+                    .filter(|generation| generation.value)
+                    .map(|generation| generation.at)
+            })
+        },
+    },
+];
+
+/// Adapter and provider types that a later part brings.
+pub(super) const LATER_TYPES: [&str; 2] = ["ollama", "cli"];
+
+/// What is said of an upstream that is not plain HTTP; the check stands where URLs are resolved.
+pub(super) const HTTPS_UPSTREAM: &str =
+    "https:// to a provider is not available in this release; expected an http:// URL";
+
+/// Whether an adapter or provider type comes in a later part.
+pub(super) fn is_later_type(kind: &str) -> bool {
+    LATER_TYPES.contains(&kind)
+}
+
+/// Notes every key that asks for a feature that is not there yet.
+pub(super) fn check(file: &EdgeFile, report: &mut Report) {
+    for line in TABLE {
+        for (at, path) in (line.asked)(file) {
+            report.add(at, path, format!("{} is not available in this release", line.feature));
+        }
+    }
+}
+
+fn one(asked: Option<Asked>) -> Vec<Asked> {
+    asked.into_iter().collect()
+}
+
+fn text(key: Option<&Typed<String>>, path: &str) -> Option<Asked> {
+    key.filter(|text| !text.value.is_empty()).map(|text| (text.at, path.to_owned()))
+}
+
+fn on(key: Option<&Typed<bool>>, path: &str) -> Option<Asked> {
+    key.filter(|enabled| enabled.value).map(|enabled| (enabled.at, path.to_owned()))
+}
+
+fn switch(section: Option<&Typed<Switch>>, path: &str) -> Option<Asked> {
+    on(section?.value.enabled.as_ref(), path)
+}
+
+fn items<T>(list: &List<T>, path: &str) -> Option<Asked> {
+    list.as_ref().filter(|list| !list.value.is_empty()).map(|list| (list.at, path.to_owned()))
+}
+
+fn entries<T>(mapping: &Opt<Entries<T>>) -> Option<Place> {
+    mapping.as_ref().filter(|mapping| !mapping.value.0.is_empty()).map(|mapping| mapping.at)
+}
+
+fn listed<T>(list: &List<T>) -> impl Iterator<Item = (usize, &T)> {
+    list.iter().flat_map(|list| list.value.iter().map(|item| &item.value).enumerate())
+}
+
+fn in_profiles(file: &EdgeFile, key: &str, asked: fn(&super::typed::Profile) -> Option<Place>) -> Vec<Asked> {
+    let profiles = file.protocol_profiles.iter().flat_map(|profiles| profiles.value.iter());
+    profiles
+        .filter_map(|(name, profile)| {
+            Some((asked(&profile.value)?, format!("protocol_profiles.{}.{key}", name.value)))
+        })
+        .collect()
+}
+
+fn in_providers(file: &EdgeFile, key: &str, asked: fn(&Provider) -> Option<Place>) -> Vec<Asked> {
+    let mut all = Vec::new();
+    for (i, node) in listed(&file.nodes) {
+        for (j, provider) in listed(&node.providers) {
+            all.extend(asked(provider).map(|at| (at, format!("nodes[{i}].providers[{j}].{key}"))));
+        }
+    }
+    all
+}

@@ -1,0 +1,335 @@
+//! One client connection: requests one after the other, each authenticated, read whole and routed.
+
+use std::{net::TcpListener, rc::Rc, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use dataplane::{
+    clock,
+    http::{
+        head::{Method, RequestHead},
+        hop,
+        limits::Limits,
+        server::{Connection, ReadFault, RequestFault},
+    },
+    net::{Listener, Stream},
+    shard::spawn_guarded,
+};
+use futures::future::{Either, select};
+use proto::message::{Header, Operation};
+
+use crate::{
+    config::{Settings, capability},
+    dispatch::{self, Ended, Plan},
+    openai::{
+        models,
+        scan::{self, ScanError},
+    },
+    reply::{CLIENT_GONE, Fault},
+    request_id,
+    response::{self, Answer},
+    shard_state::ShardState,
+    token::Authenticator,
+};
+
+/// Bytes of a body that make one token at the least, for telling short requests from long ones without counting.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Accepts clients on one socket until the process drains.
+pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, auth: Arc<Authenticator>) {
+    let mut listener = match Listener::open(socket) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "listen.http cannot be opened on the shard"),
+    };
+    let limits = Rc::new(http_limits(&state.settings));
+    loop {
+        let draining = std::pin::pin!(state.draining.closed());
+        let accepted = std::pin::pin!(listener.accept());
+        let Either::Left((stream, _)) = select(accepted, draining).await else { return };
+        let client =
+            Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created: clock::unix_seconds() };
+        spawn_guarded(client.serve(stream, Rc::clone(&limits)));
+    }
+}
+
+fn http_limits(settings: &Settings) -> Limits {
+    let limits = &settings.limits;
+    Limits {
+        head_bytes: limits.head_bytes,
+        fields: limits.head_fields,
+        head_deadline: limits.head_timeout,
+        keepalive_idle: limits.keepalive_idle,
+        write_stall: limits.write_stall,
+        ..Limits::default()
+    }
+}
+
+/// Counts a connection for as long as it exists.
+struct Counted(Rc<ShardState>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.metrics.connections.dec();
+    }
+}
+
+struct Client {
+    state: Rc<ShardState>,
+    auth: Arc<Authenticator>,
+    created: u64,
+}
+
+/// The route of a request, as a label and as what to do.
+#[derive(Clone, Copy)]
+enum Route<'a> {
+    Chat,
+    Models,
+    Model(&'a str),
+}
+
+impl Route<'_> {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Chat => "chat_completions",
+            Self::Models | Self::Model(_) => "models",
+        }
+    }
+}
+
+/// A request's way through this file, for its one log line.
+struct Request {
+    id: Arc<str>,
+    started: Instant,
+    route: &'static str,
+    model: Option<Arc<str>>,
+    token_ref: Option<Arc<str>>,
+}
+
+impl Client {
+    async fn serve(self, stream: Stream, limits: Rc<Limits>) {
+        self.state.metrics.connections.inc();
+        let _counted = Counted(Rc::clone(&self.state));
+        let mut connection = Connection::new(stream, limits);
+        loop {
+            let next = {
+                let draining = std::pin::pin!(self.state.draining.closed());
+                let next = std::pin::pin!(connection.next_request());
+                match select(next, draining).await {
+                    Either::Left((next, _)) => next,
+                    Either::Right(((), _)) => break,
+                }
+            };
+            let mut request = Request {
+                id: request_id::new(),
+                started: clock::now(),
+                route: "none",
+                model: None,
+                token_ref: None,
+            };
+            let reusable = match next {
+                Ok(None) => break,
+                Err(fault) => {
+                    if let Some(fault) = fault_of_head(&fault) {
+                        self.refuse(&mut connection, &request, &fault).await;
+                    }
+                    false
+                }
+                Ok(Some(head)) => {
+                    self.state.metrics.requests_active.inc();
+                    let reusable = self.answer(&mut connection, &mut request, head).await;
+                    self.state.metrics.requests_active.dec();
+                    reusable
+                }
+            };
+            if !reusable {
+                break;
+            }
+        }
+        connection.close().await;
+    }
+
+    /// Answers one request; whether the connection may carry another one.
+    async fn answer(&self, connection: &mut Connection, request: &mut Request, head: RequestHead) -> bool {
+        let route = match route(&head) {
+            Ok(route) => route,
+            Err(fault) => return self.refuse(connection, request, &fault).await,
+        };
+        request.route = route.label();
+        if self.state.draining.is_closed() {
+            return self.refuse(connection, request, &Fault::Draining).await;
+        }
+        let fields = head.headers.iter().map(|(name, value)| (name.as_bytes(), value));
+        match self.auth.authenticate(fields) {
+            Ok(principal) => request.token_ref = Some(Arc::clone(&principal.token_ref)),
+            Err(error) => {
+                tracing::debug!(request = &*request.id, reason = error.label(), "token refused");
+                return self.refuse(connection, request, &error.into()).await;
+            }
+        }
+        match route {
+            Route::Models => {
+                let body = models::list(&self.state.settings, self.created);
+                self.local(connection, request, &body).await
+            }
+            Route::Model(id) => match models::one(&self.state.settings, id, self.created) {
+                Some(body) => self.local(connection, request, &body).await,
+                None => {
+                    let fault = Fault::UnknownModel { model: Some(id.to_owned()) };
+                    self.refuse(connection, request, &fault).await
+                }
+            },
+            Route::Chat => match self.plan(connection, request, &head).await {
+                Ok(plan) => {
+                    let ended = dispatch::run(&self.state, connection, plan).await;
+                    self.ended(request, &ended);
+                    ended.reusable
+                }
+                Err(Some(fault)) => self.refuse(connection, request, &fault).await,
+                Err(None) => {
+                    self.log(request, 0, CLIENT_GONE);
+                    false
+                }
+            },
+        }
+    }
+
+    /// Reads the body and finds out what it asks for. `Err(None)` = the client is gone.
+    async fn plan(
+        &self,
+        connection: &mut Connection,
+        request: &mut Request,
+        head: &RequestHead,
+    ) -> Result<Plan, Option<Fault>> {
+        if head.headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity")) {
+            return Err(Some(Fault::UnsupportedEncoding));
+        }
+        let limit = self.state.settings.limits.body_bytes;
+        let max = usize::try_from(limit).unwrap_or(usize::MAX);
+        let body = connection.read_body(max).await.map_err(|fault| fault_of_body(&fault, limit))?;
+        self.state.metrics.request_bytes.inc_by(body.len() as u64);
+        let scan = scan::chat(&body).map_err(|error| {
+            Some(match error {
+                ScanError::Syntax(detail) => Fault::BadJson { detail: detail.into(), param: None },
+                ScanError::Member { param, message } => {
+                    Fault::BadJson { detail: message.into(), param: Some(param.into()) }
+                }
+            })
+        })?;
+        let Some(model) = self.state.settings.model(&scan.model) else {
+            return Err(Some(Fault::UnknownModel { model: Some(scan.model) }));
+        };
+        request.model = Some(Arc::clone(&model.id));
+        let needs = if scan.stream {
+            capability::union(capability::CHAT, capability::STREAMING)
+        } else {
+            capability::CHAT
+        };
+        Ok(Plan {
+            group: Arc::clone(&model.id),
+            needs,
+            long: body.len() as u64 / BYTES_PER_TOKEN >= self.state.settings.long_context_threshold_tokens,
+            operation: Operation::ChatCompletions,
+            headers: wire_headers(head),
+            scan,
+            body,
+            request_id: Arc::clone(&request.id),
+            started: request.started,
+        })
+    }
+
+    async fn local(&self, connection: &mut Connection, request: &Request, body: &[u8]) -> bool {
+        let sent = response::json(connection, 200, body, &Answer::local(&request.id)).await.is_ok();
+        self.log(request, 200, if sent { "ok" } else { CLIENT_GONE });
+        sent
+    }
+
+    async fn refuse(&self, connection: &mut Connection, request: &Request, fault: &Fault) -> bool {
+        let sent = response::refuse(connection, fault, &Answer::local(&request.id)).await.is_ok();
+        self.log(request, fault.status(), fault.outcome());
+        sent && !fault.closes_connection()
+    }
+
+    fn ended(&self, request: &Request, ended: &Ended) {
+        let took = clock::now().saturating_duration_since(request.started);
+        self.state.metrics.duration.observe(took.as_secs_f64());
+        self.state.metrics.request_ended(request.route, ended.outcome);
+        tracing::info!(
+            request = &*request.id,
+            route = request.route,
+            token_ref = request.token_ref.as_deref(),
+            model = request.model.as_deref(),
+            provider = ended.provider.as_deref(),
+            attempts = ended.attempts,
+            status = ended.status,
+            outcome = ended.outcome,
+            queue_ms = millis(ended.queued),
+            first_byte_ms = ended.first_byte.map(millis),
+            bytes = ended.bytes,
+            ms = millis(took),
+            "request ended"
+        );
+    }
+
+    fn log(&self, request: &Request, status: u16, outcome: &'static str) {
+        self.state.metrics.request_ended(request.route, outcome);
+        let ms = millis(clock::now().saturating_duration_since(request.started));
+        tracing::info!(
+            request = &*request.id,
+            route = request.route,
+            token_ref = request.token_ref.as_deref(),
+            model = request.model.as_deref(),
+            status,
+            outcome,
+            ms,
+            "request ended"
+        );
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Finds the route by path alone; a query is none of its business.
+fn route(head: &RequestHead) -> Result<Route<'_>, Fault> {
+    let (route, allow) = match head.target.path() {
+        "/v1/chat/completions" => (Route::Chat, "POST"),
+        "/v1/models" => (Route::Models, "GET"),
+        path => match path.strip_prefix("/v1/models/").filter(|id| !id.is_empty()) {
+            Some(id) => (Route::Model(id), "GET"),
+            None => return Err(Fault::UnknownPath),
+        },
+    };
+    let fits = match route {
+        Route::Chat => head.method == Method::Post,
+        Route::Models | Route::Model(_) => head.method == Method::Get,
+    };
+    if fits { Ok(route) } else { Err(Fault::MethodNotAllowed { allow }) }
+}
+
+/// The end-to-end headers that go to the provider (TUN-6): no credential of the client's, nothing that is for us.
+fn wire_headers(head: &RequestHead) -> Vec<Header> {
+    let own = |name: &str| matches!(name, "accept-encoding" | "content-encoding");
+    hop::forwardable_request(&head.headers)
+        .filter(|(name, _)| !own(name))
+        .map(|(name, value)| Header { name: name.to_owned(), value: Bytes::copy_from_slice(value) })
+        .collect()
+}
+
+/// What to tell a client whose head is refused; `None` when nobody would read it.
+fn fault_of_head(fault: &RequestFault) -> Option<Fault> {
+    Some(match fault.status()? {
+        408 => Fault::RequestTimeout,
+        417 => Fault::ExpectationFailed,
+        431 => Fault::HeadTooLarge,
+        _ => Fault::BadFraming { detail: fault.to_string().into() },
+    })
+}
+
+/// As [`fault_of_head`], for a body.
+fn fault_of_body(fault: &ReadFault, limit: u64) -> Option<Fault> {
+    Some(match fault.status()? {
+        408 => Fault::RequestTimeout,
+        413 => Fault::BodyTooLarge { limit },
+        _ => Fault::BadFraming { detail: fault.to_string().into() },
+    })
+}

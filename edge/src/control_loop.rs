@@ -1,0 +1,216 @@
+//! The control thread: drives `control::Machine`; the one place where control meets the data plane. No policy here.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use control::{
+    Machine,
+    effect::Effect,
+    input::{ConnectionId, Input, Moment, RequestId},
+};
+use dataplane::{
+    clock,
+    mailbox::{Sender, ThreadInbox},
+};
+
+use crate::{
+    lease::{Lease, Returns},
+    mail::{ToControl, ToShard},
+    metrics::Metrics,
+    requests,
+};
+
+/// Inputs taken in one turn before effects are flushed.
+const TURN_INPUTS: usize = 1024;
+
+/// Everything the thread owns.
+#[derive(Debug)]
+pub struct ControlLoop {
+    machine: Machine,
+    inbox: ThreadInbox<ToControl>,
+    returns: Arc<Returns>,
+    shards: Vec<Outbox>,
+    connections: HashMap<ConnectionId, usize>,
+    metrics: Arc<Metrics>,
+}
+
+/// Mail for one shard. What its mailbox has no room for waits here: control never drops an effect. Bounded by what
+/// exists: at most a few effects per live request and connection.
+#[derive(Debug)]
+struct Outbox {
+    sender: Sender<ToShard>,
+    overflow: VecDeque<ToShard>,
+    pushed: bool,
+}
+
+impl Outbox {
+    fn push(&mut self, mail: ToShard) {
+        self.pushed = true;
+        if !self.overflow.is_empty() {
+            self.overflow.push_back(mail);
+        } else if let Err(mail) = self.sender.push(mail) {
+            self.overflow.push_back(mail);
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(mail) = self.overflow.pop_front() {
+            if let Err(mail) = self.sender.push(mail) {
+                self.overflow.push_front(mail);
+                break;
+            }
+        }
+        if std::mem::take(&mut self.pushed) || !self.overflow.is_empty() {
+            self.sender.ring();
+        }
+    }
+}
+
+impl ControlLoop {
+    /// A loop over `machine` that answers to `shards`.
+    pub fn new(
+        machine: Machine,
+        inbox: ThreadInbox<ToControl>,
+        returns: Arc<Returns>,
+        shards: Vec<Sender<ToShard>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let outbox = |sender| Outbox { sender, overflow: VecDeque::new(), pushed: false };
+        Self {
+            machine,
+            inbox,
+            returns,
+            shards: shards.into_iter().map(outbox).collect(),
+            connections: HashMap::new(),
+            metrics,
+        }
+    }
+
+    /// Runs on the calling thread until it is told to stop.
+    pub fn run(mut self) {
+        self.inbox.adopt();
+        loop {
+            let mut stopped = false;
+            // What a holder told before it dropped its lease is in the inbox by now: a run that ended well must not be
+            // taken for one whose holder left.
+            let returned = self.returns.len();
+            for _ in 0..TURN_INPUTS {
+                match self.inbox.try_pop() {
+                    None => break,
+                    Some(ToControl::Stop) => stopped = true,
+                    Some(mail) => self.take(mail),
+                }
+            }
+            for _ in 0..returned {
+                let Some((lease, sent)) = self.returns.pop() else { break };
+                self.machine.handle(now(), Input::HolderGone { lease, sent });
+            }
+            let now = now();
+            if self.machine.poll_timeout().is_some_and(|due| due <= now) {
+                self.machine.handle_timeout(now);
+            }
+            while let Some(effect) = self.machine.poll_effect() {
+                self.carry_out(effect);
+            }
+            for shard in &mut self.shards {
+                shard.flush();
+            }
+            if stopped {
+                return;
+            }
+            let deadline = self.deadline();
+            self.inbox.park(deadline, || !self.returns.is_empty());
+        }
+    }
+
+    fn take(&mut self, mail: ToControl) {
+        match mail {
+            ToControl::Input(input) => {
+                if let Input::ConnectionClosed { connection } = &input {
+                    self.connections.remove(connection);
+                }
+                self.machine.handle(now(), input);
+            }
+            ToControl::Register { shard, input } => {
+                if let Input::Register { connection, .. } = &input {
+                    self.connections.insert(*connection, shard);
+                }
+                self.machine.handle(now(), input);
+            }
+            ToControl::Stop => {}
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Grant(grant) => {
+                let lease = Lease::new(grant.lease, &self.returns);
+                self.mail_request(grant.request, ToShard::Granted(Box::new(grant), lease));
+            }
+            Effect::Refuse { request, reason } => {
+                self.mail_request(request, ToShard::Refused(request, reason))
+            }
+            Effect::Requeued { lease, request } => {
+                self.mail_request(request, ToShard::Requeued(request, lease))
+            }
+            Effect::Fenced { lease, request } => self.mail_request(request, ToShard::Fenced(request, lease)),
+            Effect::Failed { lease, request, error, sequence } => {
+                self.mail_request(request, ToShard::Failed(request, lease, error, sequence));
+            }
+            Effect::Registration { connection, outcome } => {
+                self.mail_connection(connection, ToShard::Registration(connection, outcome));
+            }
+            Effect::Readiness { connection, outcome } => {
+                self.mail_connection(connection, ToShard::Readiness(connection, outcome));
+            }
+            Effect::CloseConnection { connection, reason } => {
+                self.mail_connection(connection, ToShard::CloseConnection(connection, reason));
+            }
+            Effect::NodeConnected { node, generation } => {
+                self.metrics.node_connected(&node);
+                tracing::info!(%node, generation, "node connected");
+            }
+            Effect::NodeFenced { node, generation, leases } => {
+                self.metrics.node_fenced(&node);
+                tracing::warn!(%node, generation, leases, "node fenced");
+            }
+            Effect::Snapshot { token, snapshot } => {
+                self.metrics.observe_snapshot(&snapshot);
+                self.metrics.observe_control(self.machine.counters());
+                if let Some(shard) = self.shards.first_mut() {
+                    shard.push(ToShard::Snapshot(token, Arc::new(snapshot)));
+                }
+            }
+        }
+    }
+
+    fn mail_request(&mut self, request: RequestId, mail: ToShard) {
+        if let Some(shard) = self.shards.get_mut(requests::shard_of(request)) {
+            shard.push(mail);
+        }
+    }
+
+    fn mail_connection(&mut self, connection: ConnectionId, mail: ToShard) {
+        let Some(&shard) = self.connections.get(&connection) else { return };
+        if let Some(shard) = self.shards.get_mut(shard) {
+            shard.push(mail);
+        }
+    }
+
+    /// When to wake: the machine's next timeout; soon while a shard's mailbox is full.
+    fn deadline(&self) -> Option<Instant> {
+        let soon = std::time::Duration::from_millis(1);
+        if self.shards.iter().any(|s| !s.overflow.is_empty()) {
+            return Some(clock::now() + soon);
+        }
+        let due = self.machine.poll_timeout()?;
+        Some(clock::now() + due.since(now()))
+    }
+}
+
+fn now() -> Moment {
+    Moment(clock::monotonic_nanos())
+}

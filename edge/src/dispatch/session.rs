@@ -1,0 +1,484 @@
+//! Drives one request: admission, dispatch, relay, and every way out.
+//!
+//! There is one drop path: whatever ends this future early (client gone, timeout, panic) drops the [`Run`], which tells
+//! the Node to stop, and the lease, which returns the slot.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use control::{
+    config::Capabilities,
+    effect::Grant,
+    input::{Admit, ConnectionId, Input, LeaseId},
+};
+use dataplane::{
+    clock,
+    http::{
+        server::{Connection, Gone, ResponseBody},
+        sse::Splitter,
+    },
+    time::sleep_until,
+};
+use proto::message::{Header, Operation, TunnelRequest};
+
+use super::attempt::{Attempt, Cause, Step};
+use crate::{
+    mail::{Open, ToShard},
+    openai::scan::ChatScan,
+    reply::{CLIENT_GONE, Fault},
+    requests::{Event, Registered},
+    response::{self, Answer},
+    shard_state::ShardState,
+};
+
+/// Body bytes passed on before credit for them goes back: half a run window, which is also what the link waits for.
+const RELEASE_BYTES: usize = 128 * 1024;
+/// How long the end of a run may take to arrive when its client has left after `[DONE]`.
+const END_GRACE: Duration = Duration::from_secs(1);
+/// Body bytes gathered for one write to the client.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// A request that may be dispatched: authenticated, whole, understood.
+#[derive(Debug)]
+pub struct Plan {
+    /// External model id of a configured group.
+    pub group: Arc<str>,
+    /// What a candidate must be able to do.
+    pub needs: Capabilities,
+    /// Whether it takes a long slot.
+    pub long: bool,
+    /// Which operation.
+    pub operation: Operation,
+    /// What was found in the body.
+    pub scan: ChatScan,
+    /// The body as the client sent it.
+    pub body: Bytes,
+    /// End-to-end request headers.
+    pub headers: Vec<Header>,
+    /// For the client, the log and the Node.
+    pub request_id: Arc<str>,
+    /// When its head was complete.
+    pub started: Instant,
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// One of `reply::OUTCOMES`.
+    pub outcome: &'static str,
+    /// Whether the client's connection may carry another request.
+    pub reusable: bool,
+    /// HTTP status that the client got; 0 = none.
+    pub status: u16,
+    /// Provider of the last dispatch.
+    pub provider: Option<Arc<str>>,
+    /// Dispatches.
+    pub attempts: u32,
+    /// Body bytes passed on.
+    pub bytes: u64,
+    /// Time in the queue.
+    pub queued: Duration,
+    /// From the head to the first body byte.
+    pub first_byte: Option<Duration>,
+}
+
+/// Runs a request to its end.
+pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Plan) -> Ended {
+    let registered = shard.requests.enter();
+    let admit = Admit {
+        request: registered.id,
+        group: Arc::clone(&plan.group),
+        needs: plan.needs,
+        long: plan.long,
+        avoid_provider: None,
+        allow_avoided_provider_fallback: false,
+    };
+    let mut session = Session {
+        shard,
+        client,
+        events: registered,
+        plan,
+        attempt: Attempt::default(),
+        run: None,
+        reply: Reply::default(),
+        queued: Duration::ZERO,
+        grant: None,
+    };
+    let way_out = if session.shard.admit(admit).is_ok() {
+        session.drive().await
+    } else {
+        WayOut::Refuse(Fault::QueueFull)
+    };
+    session.finish(way_out).await
+}
+
+/// Why the relay loop ended.
+enum WayOut {
+    /// The response is complete and written.
+    Complete,
+    /// Tell the client, if it can still be told.
+    Refuse(Fault),
+    /// There is nobody to tell.
+    ClientGone,
+}
+
+/// What the client has been given so far.
+#[derive(Default)]
+struct Reply {
+    status: u16,
+    framing: Option<ResponseBody>,
+    /// Watches the event boundaries of a stream; `None` for other bodies.
+    events: Option<Splitter>,
+    bytes: u64,
+    unreleased: usize,
+    first_byte: Option<Duration>,
+}
+
+/// A dispatched run; dropping it stops it, unless the Node has said that it is over.
+struct Run {
+    shard: Rc<ShardState>,
+    connection: ConnectionId,
+    lease: LeaseId,
+    deadline: Instant,
+    over: bool,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.over {
+            self.shard.to_connection(self.connection, ToShard::Cancel(self.connection, self.lease));
+        }
+    }
+}
+
+struct Session<'a> {
+    shard: &'a Rc<ShardState>,
+    client: &'a mut Connection,
+    events: Registered,
+    plan: Plan,
+    attempt: Attempt,
+    run: Option<Run>,
+    reply: Reply,
+    queued: Duration,
+    grant: Option<Box<Grant>>,
+}
+
+impl Drop for Session<'_> {
+    /// For the ways out that do not pass `finish`: a panic, a dropped task.
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+/// What ended a wait.
+enum Woken {
+    Event(Event),
+    ClientStirred,
+    Deadline,
+    Stop,
+}
+
+type Watch = Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
+
+impl Session<'_> {
+    async fn drive(&mut self) -> WayOut {
+        let mut watch: Option<Watch> = Some(Box::pin(self.client.watch()));
+        let stop_state = Rc::clone(self.shard);
+        let mut stop = pin!(stop_state.stopping.closed());
+        let mut timer: Option<Pin<Box<dyn Future<Output = ()>>>> = None;
+        loop {
+            match wait(&self.events, &mut watch, &mut timer, stop.as_mut()).await {
+                Woken::Event(event) => {
+                    let before = self.attempt.dispatches();
+                    if let Some(way_out) = self.take_all(event).await {
+                        return way_out;
+                    }
+                    if self.attempt.dispatches() != before {
+                        timer = self.run.as_ref().map(|run| Box::pin(sleep_until(run.deadline)) as _);
+                    }
+                }
+                Woken::ClientStirred => match self.client.check_gone() {
+                    Gone::Yes => return self.client_left().await,
+                    Gone::No => watch = Some(Box::pin(self.client.watch())),
+                    Gone::Deaf => watch = None,
+                },
+                Woken::Deadline => return WayOut::Refuse(Fault::Deadline),
+                Woken::Stop => return WayOut::Refuse(Fault::Cancelled),
+            }
+        }
+    }
+
+    /// Takes an event and all that wait behind it, then writes what came of them in one go.
+    async fn take_all(&mut self, first: Event) -> Option<WayOut> {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            let mut step = Some(self.attempt.handle(event));
+            while let Some(taken) = step {
+                if let Some(way_out) = self.take(taken) {
+                    return match self.flush().await {
+                        Some(gone) if !matches!(way_out, WayOut::Complete) => Some(gone),
+                        // A client that takes `[DONE]` and closes at once has its answer.
+                        Some(_) if self.saw_done() => Some(WayOut::Complete),
+                        Some(gone) => Some(gone),
+                        None => Some(way_out),
+                    };
+                }
+                step = self.attempt.poll();
+            }
+            next = if self.client.pending() < WRITE_BYTES { self.events.events.try_pop() } else { None };
+        }
+        self.flush().await
+    }
+
+    fn take(&mut self, step: Step) -> Option<WayOut> {
+        match step {
+            Step::Nothing => {
+                if self.attempt.is_waiting() {
+                    // The run is over without having begun; its Node has nothing to stop.
+                    self.end_run();
+                }
+                None
+            }
+            Step::Dispatch(grant) => {
+                self.dispatch(grant);
+                None
+            }
+            Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
+            Step::Head { status, headers } => {
+                self.begin(status, &headers);
+                None
+            }
+            Step::Body(bytes) => {
+                self.relay(bytes);
+                None
+            }
+            Step::Complete => {
+                self.end_run();
+                self.client.finish();
+                Some(WayOut::Complete)
+            }
+            Step::Failed(cause) => {
+                self.end_run();
+                Some(WayOut::Refuse(fault_of(cause)))
+            }
+        }
+    }
+
+    /// The Node needs no cancel any more.
+    fn end_run(&mut self) {
+        if let Some(mut run) = self.run.take() {
+            run.over = true;
+        }
+    }
+
+    fn dispatch(&mut self, grant: Box<Grant>) {
+        self.queued += grant.queued_for;
+        self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
+        let Some(lease) = self.attempt.lease() else { return };
+        let margin = self.shard.settings.openai.response_wait_margin;
+        self.run = Some(Run {
+            shard: Rc::clone(self.shard),
+            connection: grant.connection,
+            lease: grant.lease,
+            deadline: clock::now() + grant.request_timeout + margin,
+            over: false,
+        });
+        let open = Open {
+            connection: grant.connection,
+            lease: grant.lease,
+            sent: lease.sent_flag(),
+            request: self.events.id,
+            tunnel: self.tunnel(&grant),
+            body: self.plan.scan.body_for(&self.plan.body, &grant.target),
+        };
+        self.shard.to_connection(grant.connection, ToShard::Open(Box::new(open)));
+        self.grant = Some(grant);
+    }
+
+    fn tunnel(&self, grant: &Grant) -> TunnelRequest {
+        TunnelRequest {
+            stream: 0,
+            run_id: self.plan.request_id.to_string(),
+            adapter: grant.adapter.to_string(),
+            target: grant.target.to_string(),
+            method: String::new(),
+            path: String::new(),
+            headers: self.plan.headers.clone(),
+            body: Bytes::new(),
+            body_bytes: 0,
+            stream_response: self.plan.scan.stream,
+            timeout_sec: whole_seconds(grant.request_timeout),
+            metadata: std::collections::BTreeMap::new(),
+            operation: Some(self.plan.operation),
+            session_id: String::new(),
+            response_stall_timeout_ms: i64::try_from(grant.stall_timeout.as_millis()).unwrap_or(i64::MAX),
+            window_bytes: 0,
+            credential: None,
+        }
+    }
+
+    fn begin(&mut self, status: u16, headers: &[Header]) {
+        let answer = Answer {
+            request_id: &self.plan.request_id,
+            provider: self.grant.as_ref().map(|g| &*g.provider),
+            attempts: self.attempt.dispatches(),
+            queued: self.queued,
+        };
+        let begun = response::relayed(status, headers, &answer);
+        self.reply.status = status;
+        self.reply.framing = Some(begun.body);
+        self.reply.events = begun.is_event_stream.then(Splitter::new);
+        self.client.begin(&begun.head, begun.body);
+    }
+
+    fn relay(&mut self, bytes: Bytes) {
+        if self.reply.first_byte.is_none() {
+            let took = clock::now().saturating_duration_since(self.plan.started);
+            self.reply.first_byte = Some(took);
+            self.shard.metrics.first_byte.observe(took.as_secs_f64());
+        }
+        if let Some(events) = &mut self.reply.events {
+            events.push(&bytes);
+        }
+        self.reply.bytes += bytes.len() as u64;
+        self.reply.unreleased += bytes.len();
+        self.client.push(&bytes);
+    }
+
+    /// Writes what waits; gives credit back for it.
+    async fn flush(&mut self) -> Option<WayOut> {
+        if self.client.pending() > 0 && self.client.flush().await.is_err() {
+            return Some(WayOut::ClientGone);
+        }
+        if self.reply.unreleased >= RELEASE_BYTES
+            && let Some(run) = &self.run
+        {
+            let bytes = std::mem::take(&mut self.reply.unreleased);
+            self.shard.to_connection(run.connection, ToShard::Release(run.connection, run.lease, bytes));
+        }
+        None
+    }
+
+    fn saw_done(&self) -> bool {
+        self.reply.events.as_ref().is_some_and(Splitter::saw_done)
+    }
+
+    /// The client has closed. After `[DONE]` that is the usual end: the run's own end is on its way and gets a moment, so
+    /// that the provider's connection need not be cut.
+    async fn client_left(&mut self) -> WayOut {
+        if !self.saw_done() {
+            return WayOut::ClientGone;
+        }
+        let until = clock::now() + END_GRACE;
+        while let Some(event) = dataplane::time::before(until, self.events.events.pop()).await {
+            let step = self.attempt.handle(event);
+            if matches!(step, Step::Complete | Step::Failed(_)) {
+                self.end_run();
+                break;
+            }
+        }
+        WayOut::Complete
+    }
+
+    /// Gives up the place in the queue, if it has one.
+    fn withdraw(&self) {
+        if self.attempt.is_waiting() {
+            self.shard.input(Input::Withdraw { request: self.events.id });
+        }
+    }
+
+    async fn finish(mut self, way_out: WayOut) -> Ended {
+        self.withdraw();
+        // Stops the run and returns the lease before anything is written to a client that may be slow.
+        self.run = None;
+        self.attempt.abandon();
+        self.shard.metrics.response_bytes.inc_by(self.reply.bytes);
+        let (outcome, reusable) = match way_out {
+            WayOut::Complete => ("ok", true),
+            WayOut::ClientGone => (CLIENT_GONE, false),
+            WayOut::Refuse(fault) => (fault.outcome(), self.refuse(&fault).await),
+        };
+        Ended {
+            outcome,
+            reusable,
+            status: self.reply.status,
+            provider: self.grant.as_ref().map(|g| Arc::clone(&g.provider)),
+            attempts: self.attempt.dispatches(),
+            bytes: self.reply.bytes,
+            queued: self.queued,
+            first_byte: self.reply.first_byte,
+        }
+    }
+
+    /// Tells the client of a failure: by status and JSON before the response has begun, by an error event and a broken end
+    /// in a stream, by a broken end alone in the middle of anything else (API-1).
+    async fn refuse(&mut self, fault: &Fault) -> bool {
+        if self.reply.framing.is_none() {
+            self.reply.status = fault.status();
+            let answer = Answer {
+                request_id: &self.plan.request_id,
+                provider: self.grant.as_ref().map(|g| &*g.provider),
+                attempts: self.attempt.dispatches(),
+                queued: self.queued,
+            };
+            return response::refuse(self.client, fault, &answer).await.is_ok();
+        }
+        let at_boundary = self.reply.events.as_ref().is_some_and(|e| e.at_boundary() && !e.saw_done());
+        if at_boundary {
+            self.client.push(fault.stream_event().as_bytes());
+        }
+        // What was pushed leaves; the owner closes the connection without the body's end.
+        let _gone = self.client.flush().await;
+        false
+    }
+}
+
+fn fault_of(cause: Cause) -> Fault {
+    match cause {
+        Cause::Execution(error) => error.kind.into(),
+        Cause::NodeLost => Fault::NodeLost,
+        Cause::Violation => Fault::UpstreamProtocol,
+    }
+}
+
+/// Rounded up (TUN-8).
+fn whole_seconds(duration: Duration) -> u32 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
+/// Events first: what has arrived is passed on before anything else is looked at.
+async fn wait(
+    events: &Registered,
+    watch: &mut Option<Watch>,
+    timer: &mut Option<Pin<Box<dyn Future<Output = ()>>>>,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> Woken {
+    let mut next = pin!(events.events.pop());
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(event) = next.as_mut().poll(cx) {
+            return Poll::Ready(Woken::Event(event));
+        }
+        if let Some(future) = watch
+            && future.as_mut().poll(cx).is_ready()
+        {
+            *watch = None;
+            return Poll::Ready(Woken::ClientStirred);
+        }
+        if let Some(future) = timer
+            && future.as_mut().poll(cx).is_ready()
+        {
+            *timer = None;
+            return Poll::Ready(Woken::Deadline);
+        }
+        stop.as_mut().poll(cx).map(|()| Woken::Stop)
+    })
+    .await
+}

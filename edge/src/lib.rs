@@ -1,0 +1,24 @@
+//! The Edge: accepts clients and Nodes, decides who runs what, and relays.
+//!
+//! `boot` is the wiring; `connection` → `dispatch` → `link` is a request's way; `control_loop` is the one place where the
+//! decision machine meets the data plane.
+
+pub mod boot;
+pub mod config;
+pub mod connection;
+pub mod control_loop;
+pub mod dispatch;
+pub mod lease;
+pub mod link;
+pub mod logging;
+pub mod mail;
+pub mod metrics;
+pub mod openai;
+pub mod ops;
+pub mod pki;
+pub mod reply;
+pub mod request_id;
+pub mod requests;
+pub mod response;
+pub mod shard_state;
+pub mod token;

@@ -1,0 +1,112 @@
+//! Accepting Nodes: who is not one of ours never gets to a frame.
+
+use std::{net::TcpListener, rc::Rc, sync::Arc, time::Duration};
+
+use control::input::Input;
+use dataplane::{
+    clock,
+    net::{Listener, Stream},
+    relay::{Established, Link, LinkLimits, accept},
+    shard::spawn_guarded,
+    tls::{config::HANDSHAKE_TIMEOUT, refusal::Refusal},
+};
+use futures::future::{Either, select};
+use rustls::ServerConfig;
+
+use super::{NodeLink, handler::Router};
+use crate::shard_state::ShardState;
+
+/// Unacknowledged data for this long breaks a link, as a lost heartbeat does.
+const USER_TIMEOUT: Duration = Duration::from_secs(45);
+/// Handshakes of one shard that may be going on; over it a new connection is closed at once.
+const HANDSHAKES_MAX: usize = 256;
+
+/// Accepts Nodes on one socket until the process stops.
+pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tls: Arc<ServerConfig>) {
+    let mut listener = match Listener::open(socket) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "listen.node cannot be opened on the shard"),
+    };
+    let going_on = Rc::new(());
+    loop {
+        let stop = std::pin::pin!(state.stopping.closed());
+        let accepted = std::pin::pin!(listener.accept());
+        let Either::Left((stream, _)) = select(accepted, stop).await else { return };
+        if Rc::strong_count(&going_on) > HANDSHAKES_MAX {
+            state.metrics.handshake_refused(Refusal::HandshakeTimeout);
+            tracing::warn!(peer = %stream.peer_addr(), "node refused: too many handshakes are going on");
+            continue;
+        }
+        let (state, tls, handshake) = (Rc::clone(&state), Arc::clone(&tls), Rc::clone(&going_on));
+        spawn_guarded(async move {
+            let peer = stream.peer_addr();
+            match accept(stream, tls, clock::now() + HANDSHAKE_TIMEOUT).await {
+                Ok(established) => {
+                    drop(handshake);
+                    serve(state, established).await;
+                }
+                Err(error) => {
+                    // A peer that goes away without a word gave no reason: a port scan, a health check.
+                    let reason = error.refusal().unwrap_or(Refusal::Protocol);
+                    state.metrics.handshake_refused(reason);
+                    tracing::warn!(%peer, reason = reason.label(), %error, "node refused in the handshake");
+                }
+            }
+        });
+    }
+}
+
+async fn serve(state: Rc<ShardState>, established: Established) {
+    let Established { stream, session, early } = established;
+    let peer = stream.peer_addr();
+    let Some(identity) = session.peer().cloned() else {
+        return state.metrics.handshake_refused(Refusal::NoCertificate);
+    };
+    let name = identity.name().clone();
+    if state.settings.node(name.as_str()).is_none() {
+        state.metrics.handshake_refused(Refusal::WrongName);
+        tracing::warn!(%peer, node = %name, reason = Refusal::WrongName.label(), "node refused: not in the configuration");
+        return refuse(stream, session).await;
+    }
+    if let Err(error) = stream.set_user_timeout(USER_TIMEOUT) {
+        tracing::debug!(%error, "no user timeout on a node link");
+    }
+    let id = state.next_connection();
+    let link = Link::new(session, LinkLimits::default());
+    let node = Rc::new(NodeLink::new(id, name.clone(), link.handle(), Rc::clone(&state)));
+    let entry = Entry::enter(Rc::clone(&node));
+    tracing::info!(%peer, node = %name, connection = id.0, "node link up");
+    let handle = link.handle();
+    let reason = link.run(stream, early, &mut Router::new(node)).await;
+    state.metrics.frames_ignored.inc_by(handle.stats().late);
+    state.metrics.link_closed(reason);
+    tracing::info!(node = %name, connection = id.0, %reason, "node link closed");
+    drop(entry);
+}
+
+/// Tells an unknown Node that it is not wanted: it will come back, in case the configuration has changed.
+async fn refuse(mut stream: Stream, mut session: dataplane::tls::session::Session) {
+    let mut out = Vec::new();
+    session.close(&mut out);
+    let _best_effort = stream.write_all(out, clock::now() + Duration::from_secs(1)).await;
+}
+
+/// The link's place in the shard's table. However the link's task ends, control learns that the connection is closed.
+struct Entry(Rc<NodeLink>);
+
+impl Entry {
+    fn enter(link: Rc<NodeLink>) -> Self {
+        link.state.links.borrow_mut().insert(link.id, Rc::clone(&link));
+        link.state.metrics.links.inc();
+        Self(link)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let state = &self.0.state;
+        state.links.borrow_mut().remove(&self.0.id);
+        state.metrics.links.dec();
+        state.input(Input::ConnectionClosed { connection: self.0.id });
+    }
+}

@@ -1,0 +1,147 @@
+//! What arrives on a Node's connection, passed to whom it concerns.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use control::input::Input;
+use dataplane::relay::{CloseReason, Handler, Incoming};
+use proto::message::{Cancel, Message, RegisterRequest, StreamNo, TunnelFrameKind};
+
+use super::NodeLink;
+use crate::{
+    mail::{Frame, ToControl, ToShard},
+    requests,
+};
+
+/// Bodies under this are copied: a slice of a read buffer then keeps at most sixteen times its own size alive.
+const COPIED_BYTES: usize = 16 * 1024;
+
+/// The link's handler on its shard.
+pub(super) struct Router {
+    link: Rc<NodeLink>,
+    /// Shards that got mail in this batch and are rung at its end, once each.
+    touched: BTreeSet<usize>,
+}
+
+impl Router {
+    pub(super) fn new(link: Rc<NodeLink>) -> Self {
+        Self { link, touched: BTreeSet::new() }
+    }
+
+    fn control_message(&self, message: Message) {
+        let connection = self.link.id;
+        match message {
+            Message::RegisterRequest(request) => self.register(&request),
+            Message::NodeReadyRequest(request) => {
+                self.link.state.input(Input::Ready { connection, claimed: request.node_id.as_str().into() });
+            }
+            Message::Goodbye(goodbye) => {
+                tracing::info!(node = %self.link.name, reason = goodbye.reason, "node says goodbye");
+            }
+            // Answers to what this Edge does not ask yet; a later Node may send more (WIR-3).
+            Message::NodeCommandResponse(_) | Message::NodeConfigRefreshResponse(_) | Message::Unknown => {}
+            // What only an Edge may say.
+            _ => self.link.close(CloseReason::ProtocolError),
+        }
+    }
+
+    fn register(&self, request: &RegisterRequest) {
+        let state = &self.link.state;
+        let token_ok =
+            state.settings.node(request.node_id.as_str()).is_some_and(|node| node.token_ok(&request.token));
+        let input = Input::Register {
+            connection: self.link.id,
+            certified: self.link.name.as_str().into(),
+            claimed: request.node_id.as_str().into(),
+            token_ok,
+        };
+        tracing::debug!(node = %self.link.name, version = request.agent_version, "node registers");
+        state.tell_control(ToControl::Register { shard: state.index, input });
+    }
+
+    fn tunnel_frame(&mut self, stream: StreamNo, kind: TunnelFrameKind, cost: usize) {
+        let (lease, request, cancelled, sequence) = {
+            let mut streams = self.link.streams.borrow_mut();
+            let Some(run) = streams.get_mut(stream) else { return };
+            let sequence = run.next_sequence;
+            run.next_sequence += 1;
+            (run.lease, run.request, run.cancelled, sequence)
+        };
+        let connection = self.link.id;
+        let frame = match kind {
+            TunnelFrameKind::ResponseStart { status, headers } => Frame::Start { status, headers },
+            TunnelFrameKind::Body(bytes) => Frame::Body(unpinned(bytes)),
+            TunnelFrameKind::Usage(usage) => Frame::Usage(usage),
+            TunnelFrameKind::End => {
+                self.forget(stream);
+                self.link.state.input(Input::Terminal { connection, lease, error: None, sequence });
+                Frame::End
+            }
+            TunnelFrameKind::Error(error) => {
+                // What came before it must be with its reader before control's answer can be.
+                self.on_batch_end();
+                self.forget(stream);
+                return self.link.state.input(Input::Terminal {
+                    connection,
+                    lease,
+                    error: Some(error),
+                    sequence,
+                });
+            }
+        };
+        if cancelled {
+            self.link.handle.release(stream, cost);
+            return;
+        }
+        let shard = requests::shard_of(request);
+        self.link.state.post(shard, ToShard::Frame(request, lease, sequence, frame));
+        self.touched.insert(shard);
+    }
+
+    fn violation(&mut self, stream: StreamNo) {
+        self.link.state.metrics.stream_violations.inc();
+        self.link.handle.send(Message::Cancel(Cancel { stream, run_id: String::new() }));
+        self.link.handle.close(stream);
+        let Some(run) = self.link.streams.borrow_mut().remove(stream) else { return };
+        if !run.cancelled {
+            let shard = requests::shard_of(run.request);
+            self.link
+                .state
+                .post(shard, ToShard::Frame(run.request, run.lease, run.next_sequence, Frame::Violation));
+            self.touched.insert(shard);
+        }
+    }
+
+    fn forget(&self, stream: StreamNo) {
+        self.link.handle.close(stream);
+        self.link.streams.borrow_mut().remove(stream);
+    }
+}
+
+/// A small body is copied out of the link's read buffer: waiting for a slow client it would keep all of it alive.
+fn unpinned(bytes: bytes::Bytes) -> bytes::Bytes {
+    if bytes.len() < COPIED_BYTES { bytes::Bytes::copy_from_slice(&bytes) } else { bytes }
+}
+
+impl Handler for Router {
+    fn on_incoming(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Control(message) => self.control_message(message),
+            Incoming::Data { stream, message: Message::TunnelFrame(frame), cost } => {
+                self.tunnel_frame(stream, frame.kind, cost);
+            }
+            Incoming::Data { stream, .. } => self.violation(stream),
+            Incoming::StreamFault { stream, fault } => {
+                tracing::warn!(node = %self.link.name, stream, %fault, "stream broken off");
+                self.violation(stream);
+            }
+            // Credit for a request body is the mux's own business; a Node cancels nothing.
+            Incoming::Credit { .. } | Incoming::Cancel { .. } | Incoming::Ignored => {}
+        }
+    }
+
+    fn on_batch_end(&mut self) {
+        for shard in std::mem::take(&mut self.touched) {
+            self.link.state.ring(shard);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A Node's connection on its shard: handshake, registration, and the routing of frames to the requests' shards.
+//!
+//! ```text
+//!   accepted ──TLS, role, name──► Unregistered ──Register──► Asking ──accepted──► Pending ──Ready──► Ready
+//! ```
+//! What the states mean is control's business; this module carries its answers out and passes on what arrives.
+
+mod accept;
+mod handler;
+mod streams;
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::SeqCst},
+};
+
+use anyhow::Context;
+use control::{
+    effect::{ReadinessRefusal, RegistrationRefusal},
+    input::{ConnectionId, Input, LeaseId},
+};
+use dataplane::{
+    clock,
+    relay::{CloseReason, LinkHandle},
+    tls::{
+        config::{Trust, edge_server_config},
+        local::LocalIdentity,
+        pem,
+    },
+};
+use proto::{
+    identity::{Name, Role},
+    limits::WINDOW_BYTES_DEFAULT,
+    message::{Cancel, Message, NodeReadyResponse, RegisterResponse},
+};
+use rustls::ServerConfig;
+
+use crate::{config::Settings, mail::Open, shard_state::ShardState};
+pub use accept::accept_loop;
+use streams::Streams;
+
+/// The Edge's end of the Node link's TLS: our identity, and the CA that Nodes must be signed by.
+///
+/// # Errors
+/// A file is missing or wrong, or the certificate is not for this Edge's name.
+pub fn server_config(settings: &Settings) -> anyhow::Result<Arc<ServerConfig>> {
+    let read = |path: &std::path::Path| std::fs::read(path).with_context(|| path.display().to_string());
+    let files = &settings.identity;
+    let (cert, key, ca) = (read(&files.cert)?, read(&files.key)?, read(&files.node_ca)?);
+    let identity = LocalIdentity::load(&cert, &key, Role::Edge, Some(&settings.edge.name))
+        .with_context(|| files.cert.display().to_string())?;
+    let roots = pem::certs(&ca).with_context(|| files.node_ca.display().to_string())?;
+    let trust = Trust::new(roots).with_context(|| files.node_ca.display().to_string())?;
+    Ok(edge_server_config(&identity, &trust)?)
+}
+
+/// One Node connection past its handshake.
+#[derive(Debug)]
+pub struct NodeLink {
+    id: ConnectionId,
+    name: Name,
+    handle: LinkHandle,
+    streams: RefCell<Streams>,
+    registered: Cell<bool>,
+    state: Rc<ShardState>,
+}
+
+impl NodeLink {
+    fn new(id: ConnectionId, name: Name, handle: LinkHandle, state: Rc<ShardState>) -> Self {
+        Self { id, name, handle, streams: RefCell::default(), registered: Cell::new(false), state }
+    }
+
+    /// Control's answer to a registration.
+    pub fn registration(&self, outcome: Result<(), RegistrationRefusal>) {
+        self.state.metrics.registration(registration_label(outcome));
+        match outcome {
+            Ok(()) => {
+                let Some(node) = self.state.settings.node(self.name.as_str()) else {
+                    return self.close(CloseReason::Internal);
+                };
+                self.registered.set(true);
+                self.handle.restart_heartbeat();
+                self.handle.send(Message::RegisterResponse(RegisterResponse::Accepted {
+                    node_id: self.name.clone(),
+                    config: (*node.payload).clone(),
+                }));
+                tracing::info!(node = %self.name, connection = self.id.0, "node registered, pending");
+            }
+            Err(refusal) => {
+                tracing::warn!(node = %self.name, connection = self.id.0, reason = registration_label(outcome), "registration refused");
+                let reason = registration_words(refusal).to_owned();
+                self.handle.send(Message::RegisterResponse(RegisterResponse::Rejected { reason }));
+                // A connection that owns a Node keeps what it has (REG-1); any other one is of no use.
+                if !self.registered.get() {
+                    self.close(CloseReason::Rejected);
+                }
+            }
+        }
+    }
+
+    /// Control's answer to a ready request.
+    pub fn readiness(&self, outcome: Result<(), ReadinessRefusal>) {
+        let (ready, reason) = match outcome {
+            Ok(()) => (true, ""),
+            Err(ReadinessRefusal::Stale) => {
+                (false, "this connection is not the current owner of its node id")
+            }
+            Err(ReadinessRefusal::NotRegistered) => (false, "ready came before an accepted registration"),
+            Err(ReadinessRefusal::IdentityMismatch) => {
+                (false, "ready names another node id than was registered")
+            }
+        };
+        self.handle.send(Message::NodeReadyResponse(NodeReadyResponse { ready, reason: reason.to_owned() }));
+        if !ready {
+            tracing::warn!(node = %self.name, connection = self.id.0, reason, "ready refused");
+            self.close(CloseReason::Rejected);
+        }
+    }
+
+    /// Closes the connection; the first reason counts.
+    pub fn close(&self, reason: CloseReason) {
+        self.handle.shutdown(reason);
+    }
+
+    /// Sends a request out. A link that cannot take it is closed for control before the request goes back, or control
+    /// would grant it the same link again.
+    pub fn start(&self, open: &Open) {
+        if !self.try_start(open) {
+            self.close(CloseReason::Internal);
+            self.state.input(Input::ConnectionClosed { connection: self.id });
+            self.state.input(Input::NotSent { lease: open.lease });
+        }
+    }
+
+    fn try_start(&self, open: &Open) -> bool {
+        if self.handle.is_stopping() {
+            return false;
+        }
+        let stream = self.streams.borrow_mut().add(open.lease, open.request);
+        let mut request = open.tunnel.clone();
+        request.stream = stream;
+        request.body_bytes = open.body.len() as u64;
+        request.window_bytes = WINDOW_BYTES_DEFAULT;
+        let (inline, rest) = proto::body::split_body(open.body.clone());
+        request.body = inline;
+        let sent = self.handle.open(stream, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_DEFAULT).is_ok()
+            && self.handle.queue(stream, Message::TunnelRequest(request)).is_ok()
+            && (rest.is_empty() || self.handle.queue_body(stream, rest).is_ok());
+        if sent {
+            open.sent.store(true, SeqCst);
+        } else {
+            self.handle.close(stream);
+            self.streams.borrow_mut().remove(stream);
+        }
+        sent
+    }
+
+    /// The request's holder is gone: stop the run, and keep its number until the Node's terminal settles the lease.
+    pub fn cancel(&self, lease: LeaseId) {
+        let now = clock::now();
+        let stream = self.streams.borrow_mut().cancel(lease, now);
+        while let Some(stale) = self.expire(now) {
+            self.handle.close(stale);
+        }
+        if let Some(stream) = stream {
+            self.handle.send(Message::Cancel(Cancel { stream, run_id: String::new() }));
+        }
+    }
+
+    fn expire(&self, now: std::time::Instant) -> Option<u64> {
+        self.streams.borrow_mut().expire(now)
+    }
+
+    /// The request's shard passed on so many body bytes.
+    pub fn release(&self, lease: LeaseId, bytes: usize) {
+        let stream = self.streams.borrow().of(lease);
+        if let Some(stream) = stream {
+            self.handle.release(stream, bytes);
+        }
+    }
+}
+
+/// Ends every Node connection of the shard in good order.
+pub async fn close_all(state: &Rc<ShardState>) {
+    let links: Vec<_> = state.links.borrow().values().map(Rc::clone).collect();
+    for link in &links {
+        link.close(CloseReason::Draining);
+    }
+    for link in links {
+        link.handle.ended().await;
+    }
+}
+
+/// Control's reason as the link's.
+pub fn close_reason(reason: control::effect::CloseReason) -> CloseReason {
+    match reason {
+        control::effect::CloseReason::Superseded => CloseReason::Superseded,
+        control::effect::CloseReason::ReadyTimeout => CloseReason::ReadyTimeout,
+        control::effect::CloseReason::Removed => CloseReason::Rejected,
+    }
+}
+
+fn registration_label(outcome: Result<(), RegistrationRefusal>) -> &'static str {
+    match outcome {
+        Ok(()) => "accepted",
+        Err(RegistrationRefusal::IdentityMismatch) => "identity_mismatch",
+        Err(RegistrationRefusal::UnknownNode) => "unknown_node",
+        Err(RegistrationRefusal::BadToken) => "bad_token",
+        Err(RegistrationRefusal::AlreadyRegistered) => "already_registered",
+        Err(RegistrationRefusal::Stale) => "stale",
+    }
+}
+
+fn registration_words(refusal: RegistrationRefusal) -> &'static str {
+    match refusal {
+        RegistrationRefusal::IdentityMismatch => "the node id is not the name in the certificate",
+        RegistrationRefusal::UnknownNode => "the edge's configuration has no node of this name",
+        RegistrationRefusal::BadToken => "the node token is missing or wrong",
+        RegistrationRefusal::AlreadyRegistered => "this connection has registered already",
+        RegistrationRefusal::Stale => "this connection was superseded",
+    }
+}

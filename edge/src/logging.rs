@@ -1,0 +1,19 @@
+//! Log output: text or JSON on standard error.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::settings::{LogFormat, Logging};
+
+/// Installs the process's subscriber. `RUST_LOG` overrides `logging.level`.
+///
+/// # Errors
+/// One is installed already.
+pub fn install(logging: &Logging) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(logging.level.as_str()));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match logging.format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    }
+    .map_err(|error| anyhow::anyhow!("logging: {error}"))
+}

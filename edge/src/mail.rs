@@ -1,0 +1,100 @@
+//! The only vocabulary between threads: what shards tell control, and what anyone tells a shard.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use control::{
+    effect::{CloseReason, Grant, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
+    input::{ConnectionId, Input, LeaseId, RequestId},
+};
+use proto::message::{ExecutionError, Header, TunnelRequest};
+
+use crate::lease::Lease;
+
+/// What the control thread receives: an input of the machine, and who asks where an answer has to go somewhere new.
+#[derive(Debug)]
+pub enum ToControl {
+    /// Passed to the machine as it is.
+    Input(Input),
+    /// A connection's registration; later answers about this connection go to `shard`.
+    Register {
+        /// Shard that owns the connection.
+        shard: usize,
+        /// [`Input::Register`].
+        input: Input,
+    },
+    /// Shut down: no more work will come.
+    Stop,
+}
+
+/// What a shard receives. One FIFO for all senders, which the order of effects relies on (see `dataplane::mailbox`).
+#[derive(Debug)]
+pub enum ToShard {
+    /// From control, for the request's shard: a slot.
+    Granted(Box<Grant>, Lease),
+    /// From control, for the request's shard: no slot.
+    Refused(RequestId, Refusal),
+    /// From control, for the request's shard: nothing ran; wait again.
+    Requeued(RequestId, LeaseId),
+    /// From control, for the request's shard: the Node was lost.
+    Fenced(RequestId, LeaseId),
+    /// From control, for the request's shard: the run failed; `sequence` orders it behind the body frames.
+    Failed(RequestId, LeaseId, ExecutionError, u64),
+    /// From control, for the connection's shard.
+    Registration(ConnectionId, Result<(), RegistrationRefusal>),
+    /// From control, for the connection's shard.
+    Readiness(ConnectionId, Result<(), ReadinessRefusal>),
+    /// From control, for the connection's shard.
+    CloseConnection(ConnectionId, CloseReason),
+    /// From control, for whoever asked with this token.
+    Snapshot(u64, Arc<Snapshot>),
+    /// From a request's shard, for the connection's shard: start a run.
+    Open(Box<Open>),
+    /// From a request's shard: its client is gone; stop the run.
+    Cancel(ConnectionId, LeaseId),
+    /// From a request's shard: so many body bytes were passed on.
+    Release(ConnectionId, LeaseId, usize),
+    /// From a connection's shard, for the request's shard: one frame of a run and its sequence number.
+    Frame(RequestId, LeaseId, u64, Frame),
+    /// The process drains: no new requests, streams may finish.
+    Drain,
+    /// The grace is over: end what is left.
+    Stop,
+}
+
+/// A run to start on a Node's connection. Its stream number is its lease number: unique and never reused.
+#[derive(Debug)]
+pub struct Open {
+    /// Where.
+    pub connection: ConnectionId,
+    /// Which lease.
+    pub lease: LeaseId,
+    /// Set once the request was handed to the connection; the lease's return path reads it.
+    pub sent: Arc<std::sync::atomic::AtomicBool>,
+    /// Whose frames they will be.
+    pub request: RequestId,
+    /// The request, without its body.
+    pub tunnel: TunnelRequest,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// What a request's shard learns of its run.
+#[derive(Debug)]
+pub enum Frame {
+    /// Status and headers of the provider's answer.
+    Start {
+        /// HTTP status.
+        status: u16,
+        /// End-to-end headers.
+        headers: Vec<Header>,
+    },
+    /// Body bytes.
+    Body(Bytes),
+    /// Observation only.
+    Usage(proto::message::Usage),
+    /// The answer is complete.
+    End,
+    /// The Node broke the frame order; the run is being cancelled.
+    Violation,
+}

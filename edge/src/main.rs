@@ -1,0 +1,126 @@
+//! `iop-edge`: the gateway's own process.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use dataplane::shard::DriverWish;
+use iop_edge::{config, pki, token};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Inference gateway: accepts OpenAI-style requests and runs them on GPU hosts that dial in.
+#[derive(Debug, Parser)]
+#[command(name = "iop-edge", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve clients and Nodes until SIGTERM or SIGINT.
+    Serve {
+        /// The configuration file.
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Look at a configuration file, offline.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Make the certificates of Edge and Nodes.
+    #[command(subcommand)]
+    Pki(pki::Command),
+    /// Make and hash client tokens.
+    #[command(subcommand)]
+    Token(TokenCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check a file: exits 0 when it loads, 1 with every error otherwise.
+    Check {
+        /// The configuration file.
+        #[arg(long)]
+        config: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Print a new token once, and the entry for `openai.principal_tokens`.
+    New {
+        /// Name of this token in the configuration, unique.
+        #[arg(long, default_value = "token-1")]
+        token_ref: String,
+        /// Who it belongs to.
+        #[arg(long, default_value = "default")]
+        principal_ref: String,
+    },
+    /// Print the hash of a token that is read from standard input.
+    Hash,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("iop-edge: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve { config } => {
+            let Some(settings) = load(&config) else { return Ok(ExitCode::FAILURE) };
+            iop_edge::logging::install(&settings.logging)?;
+            let driver: DriverWish = std::env::var("IOP_DRIVER")
+                .unwrap_or_default()
+                .parse()
+                .map_err(anyhow::Error::msg)
+                .context("IOP_DRIVER")?;
+            iop_edge::boot::serve(settings, driver)?;
+        }
+        Command::Config(ConfigCommand::Check { config }) => {
+            let Some(settings) = load(&config) else { return Ok(ExitCode::FAILURE) };
+            for warning in &settings.warnings {
+                println!("warning: {warning}");
+            }
+            println!(
+                "{}: ok ({} models, {} nodes, {} tokens)",
+                config.display(),
+                settings.models.len(),
+                settings.nodes.len(),
+                settings.principals.len()
+            );
+        }
+        Command::Pki(command) => pki::run(command)?,
+        Command::Token(TokenCommand::New { token_ref, principal_ref }) => {
+            let made = token::generate()?;
+            println!("{}\n", made.secret());
+            println!(
+                "# openai.principal_tokens: the token itself is shown only now\n{}",
+                made.config_entry(&token_ref, &principal_ref)
+            );
+        }
+        Command::Token(TokenCommand::Hash) => {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line)?;
+            println!("{}", token::hash_hex(line.trim()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(path: &std::path::Path) -> Option<config::Settings> {
+    match config::load(path) {
+        Ok(settings) => Some(settings),
+        Err(errors) => {
+            eprintln!("{errors}");
+            None
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Metrics of the Edge. Every label value comes from a closed set or from the configuration; handles are looked up once,
+//! at the start, so that no request hashes a label.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use control::effect::{ProviderStatus, Snapshot};
+use dataplane::{relay::CloseReason, shard::DriverKind, tls::refusal::Refusal};
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+/// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
+const SECONDS: [f64; 16] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0];
+
+/// All of them.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    driver: IntGaugeVec,
+    tasks: IntGaugeVec,
+    task_panics: IntGaugeVec,
+    requests: IntCounterVec,
+    /// Requests between their head and their end.
+    pub requests_active: IntGauge,
+    /// Client connections.
+    pub connections: IntGauge,
+    /// Request bytes from clients.
+    pub request_bytes: IntCounter,
+    /// Body bytes passed on to clients.
+    pub response_bytes: IntCounter,
+    /// From a request's head to its first response byte.
+    pub first_byte: Histogram,
+    /// From a request's head to its end.
+    pub duration: Histogram,
+    /// Time in the queue of requests that were granted.
+    pub queue_wait: Histogram,
+    handshake_refused: IntCounterVec,
+    registrations: IntCounterVec,
+    link_closed: IntCounterVec,
+    /// Node connections that are being served.
+    pub links: IntGauge,
+    node_up: IntGaugeVec,
+    in_flight: IntGaugeVec,
+    capacity: IntGaugeVec,
+    queued: IntGauge,
+    leases: IntGauge,
+    cancelling: IntGauge,
+    control: IntCounterVec,
+    config_generation: IntGauge,
+    /// Mail that had to wait because a shard's mailbox was full.
+    pub mail_overflow: IntCounter,
+    /// Late or foreign frames that were ignored.
+    pub frames_ignored: IntCounter,
+    /// Streams whose Node broke the frame order or its credit.
+    pub stream_violations: IntCounter,
+    tokens: AtomicU64,
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
+    let metric = IntCounter::new(name, help)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
+    let metric = IntGauge::new(name, help)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<IntCounterVec> {
+    let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<IntGaugeVec> {
+    let metric = IntGaugeVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn seconds(registry: &Registry, name: &str, help: &str) -> anyhow::Result<Histogram> {
+    let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+impl Metrics {
+    /// Registers every metric.
+    ///
+    /// # Errors
+    /// Two metrics have one name: a defect.
+    pub fn new() -> anyhow::Result<Self> {
+        let registry = Registry::new();
+        let r = &registry;
+        Ok(Self {
+            driver: gauges(
+                r,
+                "iop_edge_shard_driver",
+                "1 for the I/O driver each shard runs on",
+                &["shard", "driver"],
+            )?,
+            tasks: gauges(r, "iop_edge_shard_tasks", "Live tasks", &["shard"])?,
+            task_panics: gauges(r, "iop_edge_shard_task_panics", "Tasks that ended by a panic", &["shard"])?,
+            requests: counters(
+                r,
+                "iop_edge_requests_total",
+                "Requests by route and outcome",
+                &["route", "outcome"],
+            )?,
+            requests_active: gauge(r, "iop_edge_requests_active", "Requests being served")?,
+            connections: gauge(r, "iop_edge_client_connections", "Client connections")?,
+            request_bytes: counter(r, "iop_edge_request_bytes_total", "Request body bytes from clients")?,
+            response_bytes: counter(
+                r,
+                "iop_edge_response_bytes_total",
+                "Response body bytes relayed to clients",
+            )?,
+            first_byte: seconds(r, "iop_edge_first_byte_seconds", "Request head to first relayed body byte")?,
+            duration: seconds(r, "iop_edge_request_seconds", "Request head to end")?,
+            queue_wait: seconds(r, "iop_edge_queue_wait_seconds", "Wait for a slot of granted requests")?,
+            handshake_refused: counters(
+                r,
+                "iop_edge_node_handshake_refused_total",
+                "Node connections refused before registration, by reason",
+                &["reason"],
+            )?,
+            registrations: counters(
+                r,
+                "iop_edge_registrations_total",
+                "Registrations by outcome",
+                &["outcome"],
+            )?,
+            link_closed: counters(
+                r,
+                "iop_edge_node_link_closed_total",
+                "Closed Node connections by reason",
+                &["reason"],
+            )?,
+            links: gauge(r, "iop_edge_node_links", "Node connections past their handshake")?,
+            node_up: gauges(r, "iop_edge_node_connected", "1 while the Node is dispatch-ready", &["node"])?,
+            in_flight: gauges(r, "iop_edge_provider_in_flight", "Leases held", &["node", "provider"])?,
+            capacity: gauges(r, "iop_edge_provider_capacity", "Effective capacity", &["node", "provider"])?,
+            queued: gauge(r, "iop_edge_queued", "Requests waiting for a slot")?,
+            leases: gauge(r, "iop_edge_leases", "Lease records")?,
+            cancelling: gauge(
+                r,
+                "iop_edge_leases_cancelling",
+                "Leases whose holder is gone and whose slot is not back yet",
+            )?,
+            control: counters(
+                r,
+                "iop_edge_control_events_total",
+                "What the decision machine did, by event",
+                &["event"],
+            )?,
+            config_generation: gauge(r, "iop_edge_config_generation", "Configuration generation in force")?,
+            mail_overflow: counter(
+                r,
+                "iop_edge_mail_overflow_total",
+                "Mail that waited for room in a shard's mailbox",
+            )?,
+            frames_ignored: counter(
+                r,
+                "iop_edge_frames_ignored_total",
+                "Frames of unknown or ended streams",
+            )?,
+            stream_violations: counter(
+                r,
+                "iop_edge_stream_violations_total",
+                "Streams that broke frame order or credit",
+            )?,
+            tokens: AtomicU64::new(1),
+            registry,
+        })
+    }
+
+    /// Names a shard's driver.
+    pub fn shard_up(&self, shard: usize, driver: DriverKind) {
+        self.driver.with_label_values(&[&shard.to_string(), driver.label()]).set(1);
+    }
+
+    /// Takes over a shard's task counts.
+    pub fn observe_tasks(&self, shard: usize, live: u64, panicked: u64) {
+        let shard = shard.to_string();
+        self.tasks.with_label_values(&[&shard]).set(clamp(live));
+        self.task_panics.with_label_values(&[&shard]).set(clamp(panicked));
+    }
+
+    /// Counts an ended request. Both labels are closed sets.
+    pub fn request_ended(&self, route: &'static str, outcome: &'static str) {
+        self.requests.with_label_values(&[route, outcome]).inc();
+    }
+
+    /// Counts a Node connection that was refused before registration.
+    pub fn handshake_refused(&self, reason: Refusal) {
+        self.handshake_refused.with_label_values(&[reason.label()]).inc();
+    }
+
+    /// Counts a registration; `outcome` is a closed set.
+    pub fn registration(&self, outcome: &'static str) {
+        self.registrations.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts a closed Node connection.
+    pub fn link_closed(&self, reason: CloseReason) {
+        self.link_closed.with_label_values(&[reason.label()]).inc();
+    }
+
+    /// A Node became dispatch-ready.
+    pub fn node_connected(&self, node: &str) {
+        self.node_up.with_label_values(&[node]).set(1);
+    }
+
+    /// A Node's generation was fenced.
+    pub fn node_fenced(&self, node: &str) {
+        self.node_up.with_label_values(&[node]).set(0);
+    }
+
+    /// Takes over the machine's counts.
+    pub fn observe_control(&self, counters: &control::Counters) {
+        for (event, count) in events(counters) {
+            let counter = self.control.with_label_values(&[event]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Takes over a snapshot.
+    pub fn observe_snapshot(&self, snapshot: &Snapshot) {
+        self.config_generation.set(clamp(snapshot.config_generation));
+        self.queued.set(clamp(snapshot.queued as u64));
+        self.leases.set(clamp(snapshot.leases as u64));
+        self.cancelling.set(clamp(snapshot.cancelling as u64));
+        for node in &snapshot.nodes {
+            self.node_up.with_label_values(&[&node.id]).set(i64::from(node.connected));
+            for provider in &node.providers {
+                let labels = &[&*node.id, &*provider.id];
+                self.in_flight.with_label_values(labels).set(i64::from(provider.in_flight));
+                self.capacity.with_label_values(labels).set(i64::from(provider.capacity));
+            }
+        }
+    }
+
+    /// A number for an inspection, unique in the process.
+    pub fn next_token(&self) -> u64 {
+        self.tokens.fetch_add(1, Relaxed)
+    }
+
+    /// The text exposition.
+    pub fn render(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        if let Err(error) = encoded {
+            tracing::error!(%error, "metrics could not be encoded");
+        }
+        text
+    }
+}
+
+/// Status words of the status surface.
+pub fn status_word(status: ProviderStatus) -> &'static str {
+    match status {
+        ProviderStatus::Available => "available",
+        ProviderStatus::Offline => "unavailable",
+        ProviderStatus::Disabled => "disabled",
+    }
+}
+
+fn clamp(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The machine's counts by the name of their event.
+fn events(c: &control::Counters) -> [(&'static str, u64); 25] {
+    [
+        ("registrations_accepted", c.registrations_accepted),
+        ("registrations_refused", c.registrations_refused),
+        ("ready", c.ready),
+        ("ready_refused", c.ready_refused),
+        ("ready_timeouts", c.ready_timeouts),
+        ("superseded", c.superseded),
+        ("generations_fenced", c.generations_fenced),
+        ("admitted", c.admitted),
+        ("granted", c.granted),
+        ("settled", c.settled),
+        ("leases_fenced", c.leases_fenced),
+        ("cancelled", c.cancelled),
+        ("cancel_bound_reached", c.cancel_bound_reached),
+        ("failed", c.failed),
+        ("busy", c.busy),
+        ("requeued", c.requeued),
+        ("refused_unknown_model", c.refused_unknown_model),
+        ("refused_unservable", c.refused_unservable),
+        ("refused_busy", c.refused_busy),
+        ("queue_full", c.queue_full),
+        ("queue_timeouts", c.queue_timeouts),
+        ("withdrawn", c.withdrawn),
+        ("stale_inputs", c.stale_inputs),
+        ("reloads", c.reloads),
+        ("candidates_examined", c.candidates_examined),
+    ]
+}

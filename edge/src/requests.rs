@@ -1,0 +1,129 @@
+//! The live requests of one shard, by number: where mail for a request finds its task.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
+
+use control::input::{LeaseId, RequestId};
+use dataplane::local::{Queue, Signal};
+
+use control::effect::{Grant, Refusal};
+use proto::message::ExecutionError;
+
+use crate::{lease::Lease, mail::Frame};
+
+/// Bits of a request number that count requests; the shard stands above them.
+const COUNTER_BITS: u32 = 48;
+
+/// The shard that owns a request.
+pub fn shard_of(request: RequestId) -> usize {
+    usize::try_from(request.0 >> COUNTER_BITS).unwrap_or(usize::MAX)
+}
+
+/// What a request's task is told.
+#[derive(Debug)]
+pub enum Event {
+    /// A slot.
+    Granted(Box<Grant>, Lease),
+    /// No slot.
+    Refused(Refusal),
+    /// Nothing ran under this lease; wait again.
+    Requeued(LeaseId),
+    /// The Node of this lease was lost.
+    Fenced(LeaseId),
+    /// The run failed after the frames below this sequence.
+    Failed(LeaseId, ExecutionError, u64),
+    /// A frame of the run and its sequence number.
+    Frame(LeaseId, u64, Frame),
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Requests {
+    shard: u64,
+    next: Cell<u64>,
+    live: RefCell<HashMap<RequestId, Rc<Queue<Event>>>>,
+    emptied: Signal,
+}
+
+impl Requests {
+    /// An empty table of this shard.
+    pub fn new(shard: usize) -> Self {
+        Self { shard: shard as u64, next: Cell::new(1), live: RefCell::default(), emptied: Signal::new() }
+    }
+
+    /// A new request.
+    pub fn enter(self: &Rc<Self>) -> Registered {
+        let count = self.next.get();
+        self.next.set(count + 1);
+        let id = RequestId(self.shard << COUNTER_BITS | count);
+        let events = Rc::new(Queue::new());
+        self.live.borrow_mut().insert(id, Rc::clone(&events));
+        Registered { id, events, table: Rc::clone(self) }
+    }
+
+    /// Passes `event` to the request's task. A request that is gone needs nothing: a lease in the event returns by its drop.
+    pub fn deliver(&self, request: RequestId, event: Event) {
+        let events = self.live.borrow().get(&request).map(Rc::clone);
+        if let Some(events) = events {
+            events.push(event);
+        }
+    }
+
+    /// How many requests are live.
+    pub fn len(&self) -> usize {
+        self.live.borrow().len()
+    }
+
+    /// Waits until none is live.
+    pub async fn drained(&self) {
+        while !self.is_empty() {
+            self.emptied.wait().await;
+        }
+    }
+
+    /// Whether none is live.
+    pub fn is_empty(&self) -> bool {
+        self.live.borrow().is_empty()
+    }
+}
+
+/// A live request; leaves the table when dropped.
+#[derive(Debug)]
+pub struct Registered {
+    /// Its number.
+    pub id: RequestId,
+    /// What its task is told, in order.
+    pub events: Rc<Queue<Event>>,
+    table: Rc<Requests>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.table.live.borrow_mut().remove(&self.id);
+        if self.table.is_empty() {
+            self.table.emptied.set();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_number_names_its_shard_and_leaves_with_its_task() {
+        let table = Rc::new(Requests::new(3));
+        let (first, second) = (table.enter(), table.enter());
+        assert_ne!(first.id, second.id);
+        assert_eq!(shard_of(second.id), 3);
+        table.deliver(second.id, Event::Refused(Refusal::QueueFull));
+        assert_eq!((first.events.len(), second.events.len()), (0, 1));
+        let gone = first.id;
+        drop(first);
+        table.deliver(gone, Event::Refused(Refusal::QueueFull));
+        assert_eq!(table.len(), 1);
+    }
+}

@@ -1,0 +1,139 @@
+//! Response heads: what every answer says about how it came about (API-2), and the two kinds of answers.
+
+use std::time::Duration;
+
+use dataplane::{
+    http::{
+        head::{Headers, ResponseHead},
+        server::{Connection, ResponseBody},
+    },
+    net::WriteFault,
+};
+use proto::message::Header;
+
+use crate::reply::Fault;
+
+/// How an answer came about.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Told as `x-request-id` (OpenAI's SDKs) and `request-id` (Anthropic's).
+    pub request_id: &'a str,
+    /// Told as `x-iop-provider`.
+    pub provider: Option<&'a str>,
+    /// Told as `x-iop-attempts`, where there was any.
+    pub attempts: u32,
+    /// Told as `x-iop-queue-ms`, where there was an attempt.
+    pub queued: Duration,
+}
+
+impl Answer<'_> {
+    /// An answer of the Edge's own.
+    pub fn local(request_id: &str) -> Answer<'_> {
+        Answer { request_id, provider: None, attempts: 0, queued: Duration::ZERO }
+    }
+
+    fn write(&self, headers: &mut Headers) {
+        add(headers, "x-request-id", self.request_id);
+        add(headers, "request-id", self.request_id);
+        if let Some(provider) = self.provider {
+            add(headers, "x-iop-provider", provider);
+        }
+        if self.attempts > 0 {
+            add(headers, "x-iop-attempts", &self.attempts.to_string());
+            add(headers, "x-iop-queue-ms", &self.queued.as_millis().to_string());
+        }
+    }
+}
+
+/// A relayed answer's head.
+#[derive(Debug)]
+pub struct Begun {
+    /// Status and headers.
+    pub head: ResponseHead,
+    /// How its body is framed to the client.
+    pub body: ResponseBody,
+    /// Whether the body is a stream of server-sent events.
+    pub is_event_stream: bool,
+}
+
+/// The head of a provider's answer: its status and remaining headers (TUN-6), and ours.
+pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) -> Begun {
+    let mut headers = Headers::new();
+    let mut body = if matches!(status, 204 | 304) { ResponseBody::None } else { ResponseBody::Chunked };
+    let mut is_event_stream = false;
+    for header in provider_headers {
+        match header.name.as_str() {
+            // Our own numbers stand in their place.
+            "x-request-id" | "request-id" => {}
+            "content-length" => {
+                let length = std::str::from_utf8(&header.value).ok().and_then(|text| text.parse().ok());
+                if let (Some(length), ResponseBody::Chunked) = (length, body) {
+                    body = ResponseBody::Length(length);
+                }
+            }
+            name => {
+                is_event_stream |= name == "content-type" && header.value.starts_with(b"text/event-stream");
+                // The wire's rules for headers are those of a head, so a refusal here is a defect: left out.
+                let _refused = headers.push(name, &header.value);
+            }
+        }
+    }
+    if is_event_stream {
+        if headers.get("cache-control").is_none() {
+            add(&mut headers, "cache-control", "no-cache");
+        }
+        // Keeps a proxy of nginx's kind in front of us from holding events back.
+        add(&mut headers, "x-accel-buffering", "no");
+    }
+    answer.write(&mut headers);
+    Begun { head: own(status, headers), body, is_event_stream }
+}
+
+/// Answers with JSON.
+///
+/// # Errors
+/// The client does not take it.
+pub async fn json(
+    client: &mut Connection,
+    status: u16,
+    body: &[u8],
+    answer: &Answer<'_>,
+) -> Result<(), WriteFault> {
+    let mut headers = Headers::new();
+    add(&mut headers, "content-type", "application/json");
+    answer.write(&mut headers);
+    client.respond(&own(status, headers), body).await
+}
+
+/// Answers with a fault.
+///
+/// # Errors
+/// The client does not take it.
+pub async fn refuse(client: &mut Connection, fault: &Fault, answer: &Answer<'_>) -> Result<(), WriteFault> {
+    let mut headers = Headers::new();
+    add(&mut headers, "content-type", "application/json");
+    for (name, value) in fault.headers() {
+        add(&mut headers, name, &value);
+    }
+    answer.write(&mut headers);
+    client.respond(&own(fault.status(), headers), fault.body_json().as_bytes()).await
+}
+
+/// Plain text, for the ops surface.
+///
+/// # Errors
+/// The client does not take it.
+pub async fn text(client: &mut Connection, status: u16, kind: &str, body: &[u8]) -> Result<(), WriteFault> {
+    let mut headers = Headers::new();
+    add(&mut headers, "content-type", kind);
+    client.respond(&own(status, headers), body).await
+}
+
+fn own(status: u16, headers: Headers) -> ResponseHead {
+    ResponseHead { headers, ..ResponseHead::new(status) }
+}
+
+/// Our own names and values are valid; a value from the configuration that is not is left out.
+fn add(headers: &mut Headers, name: &str, value: &str) {
+    let _refused = headers.push(name, value);
+}

@@ -1,0 +1,257 @@
+//! What every task of one Edge shard shares, and how mail leaves the shard.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+};
+
+use control::input::{Admit, ConnectionId, Input};
+use dataplane::{
+    local::{Latch, Signal},
+    mailbox::Sender,
+    time,
+};
+
+use crate::{
+    config::Settings,
+    link::{self, NodeLink},
+    mail::{ToControl, ToShard},
+    metrics::Metrics,
+    requests::{Event, Requests},
+};
+
+/// Bits of a connection number that count connections; the shard stands above them.
+const COUNTER_BITS: u32 = 48;
+
+/// One shard's state.
+#[derive(Debug)]
+pub struct ShardState {
+    /// Which shard.
+    pub index: usize,
+    /// The configuration in force.
+    pub settings: Arc<Settings>,
+    /// Metrics of the process.
+    pub metrics: Arc<Metrics>,
+    /// Live requests.
+    pub requests: Rc<Requests>,
+    /// Live Node connections.
+    pub links: RefCell<HashMap<ConnectionId, Rc<NodeLink>>>,
+    /// Closed when the process drains: no new request is taken.
+    pub draining: Latch,
+    /// Closed when the grace is over.
+    pub stopping: Latch,
+    /// Waiters for snapshots, by token.
+    pub inspections: RefCell<HashMap<u64, Rc<dataplane::local::Queue<Arc<control::effect::Snapshot>>>>>,
+    control: Sender<ToControl>,
+    shards: Vec<Sender<ToShard>>,
+    pending: RefCell<Pending>,
+    pending_signal: Signal,
+    next_connection: Cell<u64>,
+}
+
+/// Control's inbox is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("control's inbox is full")]
+pub struct Overloaded;
+
+/// Mail that found its mailbox full. Bounded by what exists: credit bounds frames, and the rest is a few per request.
+#[derive(Debug, Default)]
+struct Pending {
+    control: VecDeque<ToControl>,
+    shards: Vec<VecDeque<ToShard>>,
+}
+
+impl ShardState {
+    /// The state of shard `index`.
+    pub fn new(
+        index: usize,
+        settings: Arc<Settings>,
+        metrics: Arc<Metrics>,
+        control: Sender<ToControl>,
+        shards: Vec<Sender<ToShard>>,
+    ) -> Self {
+        let pending =
+            Pending { control: VecDeque::new(), shards: shards.iter().map(|_| VecDeque::new()).collect() };
+        Self {
+            index,
+            settings,
+            metrics,
+            requests: Rc::new(Requests::new(index)),
+            links: RefCell::default(),
+            draining: Latch::new(),
+            stopping: Latch::new(),
+            inspections: RefCell::default(),
+            control,
+            shards,
+            pending: RefCell::new(pending),
+            pending_signal: Signal::new(),
+            next_connection: Cell::new(1),
+        }
+    }
+
+    /// A number for a new Node connection of this shard.
+    pub fn next_connection(&self) -> ConnectionId {
+        let count = self.next_connection.get();
+        self.next_connection.set(count + 1);
+        ConnectionId((self.index as u64) << COUNTER_BITS | count)
+    }
+
+    /// Asks control for a slot.
+    ///
+    /// # Errors
+    /// The request must be refused.
+    pub fn admit(&self, admit: Admit) -> Result<(), Overloaded> {
+        if !self.pending.borrow().control.is_empty() {
+            return Err(Overloaded);
+        }
+        self.control.send(ToControl::Input(Input::Admit(admit))).map_err(|_| Overloaded)
+    }
+
+    /// Tells control; what finds no room waits here.
+    pub fn tell_control(&self, mail: ToControl) {
+        let mut pending = self.pending.borrow_mut();
+        if pending.control.is_empty() {
+            match self.control.send(mail) {
+                Ok(()) => return,
+                Err(mail) => pending.control.push_back(mail),
+            }
+        } else {
+            pending.control.push_back(mail);
+        }
+        self.metrics.mail_overflow.inc();
+        self.pending_signal.set();
+    }
+
+    /// Tells control an input of the machine.
+    pub fn input(&self, input: Input) {
+        self.tell_control(ToControl::Input(input));
+    }
+
+    /// Adds mail for a shard without waking it; [`ShardState::ring`] after the batch. Mail for this shard itself is
+    /// carried out at once.
+    pub fn post(self: &Rc<Self>, shard: usize, mail: ToShard) {
+        if shard == self.index {
+            self.take(mail);
+            return;
+        }
+        let Some(sender) = self.shards.get(shard) else { return };
+        let mut pending = self.pending.borrow_mut();
+        let Some(waiting) = pending.shards.get_mut(shard) else { return };
+        if waiting.is_empty() {
+            match sender.push(mail) {
+                Ok(()) => return,
+                Err(mail) => waiting.push_back(mail),
+            }
+        } else {
+            waiting.push_back(mail);
+        }
+        self.metrics.mail_overflow.inc();
+        self.pending_signal.set();
+    }
+
+    /// Wakes a shard that mail was posted to.
+    pub fn ring(&self, shard: usize) {
+        if shard != self.index
+            && let Some(sender) = self.shards.get(shard)
+        {
+            sender.ring();
+        }
+    }
+
+    /// Mail for the shard of a Node connection.
+    pub fn to_connection(self: &Rc<Self>, connection: ConnectionId, mail: ToShard) {
+        let shard = usize::try_from(connection.0 >> COUNTER_BITS).unwrap_or(usize::MAX);
+        self.post(shard, mail);
+        self.ring(shard);
+    }
+
+    /// Carries out one piece of mail.
+    pub fn take(self: &Rc<Self>, mail: ToShard) {
+        match mail {
+            ToShard::Granted(grant, lease) => {
+                self.requests.deliver(grant.request, Event::Granted(grant, lease))
+            }
+            ToShard::Refused(request, reason) => self.requests.deliver(request, Event::Refused(reason)),
+            ToShard::Requeued(request, lease) => self.requests.deliver(request, Event::Requeued(lease)),
+            ToShard::Fenced(request, lease) => self.requests.deliver(request, Event::Fenced(lease)),
+            ToShard::Failed(request, lease, error, sequence) => {
+                self.requests.deliver(request, Event::Failed(lease, error, sequence));
+            }
+            ToShard::Frame(request, lease, sequence, frame) => {
+                self.requests.deliver(request, Event::Frame(lease, sequence, frame));
+            }
+            ToShard::Registration(connection, outcome) => {
+                self.with_link(connection, |l| l.registration(outcome))
+            }
+            ToShard::Readiness(connection, outcome) => self.with_link(connection, |l| l.readiness(outcome)),
+            ToShard::CloseConnection(connection, reason) => {
+                self.with_link(connection, |l| l.close(link::close_reason(reason)))
+            }
+            ToShard::Open(open) => self.open(&open),
+            ToShard::Cancel(connection, lease) => self.with_link(connection, |l| l.cancel(lease)),
+            ToShard::Release(connection, lease, bytes) => {
+                self.with_link(connection, |l| l.release(lease, bytes))
+            }
+            ToShard::Snapshot(token, snapshot) => {
+                if let Some(waiter) = self.inspections.borrow_mut().remove(&token) {
+                    waiter.push(snapshot);
+                }
+            }
+            ToShard::Drain => self.draining.close(),
+            ToShard::Stop => self.stopping.close(),
+        }
+    }
+
+    fn open(&self, open: &crate::mail::Open) {
+        let link = self.links.borrow().get(&open.connection).map(Rc::clone);
+        match link {
+            Some(link) => link.start(open),
+            None => self.input(Input::NotSent { lease: open.lease }),
+        }
+    }
+
+    fn with_link(&self, connection: ConnectionId, act: impl FnOnce(&NodeLink)) {
+        let link = self.links.borrow().get(&connection).map(Rc::clone);
+        if let Some(link) = link {
+            act(&link);
+        }
+    }
+
+    /// Sends on what found its mailbox full, as room comes. Never ends.
+    pub async fn forward_pending(self: Rc<Self>) {
+        loop {
+            if self.flush_pending() {
+                self.pending_signal.wait().await;
+            } else {
+                // The receiver does not tell when it has room; a shard or control that is behind is looked at again soon.
+                time::sleep_until(dataplane::clock::now() + std::time::Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    /// Whether nothing waits any more.
+    fn flush_pending(&self) -> bool {
+        let mut pending = self.pending.borrow_mut();
+        while let Some(mail) = pending.control.pop_front() {
+            if let Err(mail) = self.control.send(mail) {
+                pending.control.push_front(mail);
+                break;
+            }
+        }
+        for (waiting, sender) in pending.shards.iter_mut().zip(&self.shards) {
+            let had = !waiting.is_empty();
+            while let Some(mail) = waiting.pop_front() {
+                if let Err(mail) = sender.push(mail) {
+                    waiting.push_front(mail);
+                    break;
+                }
+            }
+            if had {
+                sender.ring();
+            }
+        }
+        pending.control.is_empty() && pending.shards.iter().all(VecDeque::is_empty)
+    }
+}

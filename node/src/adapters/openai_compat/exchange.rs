@@ -1,0 +1,140 @@
+//! One request to a provider and its answer, within the credit of its stream (WIR-6).
+//!
+//! The pool keeps connections alive and sends a request a second time on a fresh connection when a kept one failed before
+//! any byte of an answer (TUN-7). Dropping the future at any point closes the connection: that is how a run is cancelled.
+
+use std::{net::SocketAddr, rc::Rc};
+
+use bytes::Bytes;
+use dataplane::{
+    http::{
+        client::{ClientError, Exchange, Outgoing},
+        pool::Key,
+    },
+    local::Signal,
+};
+use proto::message::ErrorKind;
+
+use super::{Prepared, endpoint::Origin, fields};
+use crate::{
+    adapters::Provider,
+    run::{
+        assembly::Reservation,
+        terminal::{Failed, Terminal},
+    },
+};
+
+/// A request body, and the room that it takes.
+#[derive(Debug)]
+pub struct Upload {
+    /// All of it.
+    pub body: Bytes,
+    /// Given back with it.
+    pub reservation: Option<Reservation>,
+}
+
+/// Requests without a credential of their own; the only ones of this release.
+const NO_CREDENTIAL: u64 = 0;
+
+/// Sends the request and passes the answer on to `terminal`, up to its proper end. `credit` is set when the Edge took some
+/// of it.
+///
+/// # Errors
+/// [`Failed`]: what the terminal is to say.
+pub async fn exchange(
+    provider: &Provider,
+    prepared: &Prepared,
+    upload: Upload,
+    terminal: &Terminal,
+    credit: &Signal,
+) -> Result<(), Failed> {
+    let sent = upload.body.len();
+    let mut exchange = send(provider, prepared, &upload.body).await?;
+    // No second try is possible any more: the memory is wanted elsewhere.
+    drop(upload);
+    provider.metrics.request_bytes.inc_by(sent as u64);
+    if exchange.retried {
+        provider.metrics.provider_retries.inc();
+    }
+    terminal.start(exchange.head.status, fields::response_fields(&exchange.head.headers))?;
+    loop {
+        // What the Edge does not take yet stays with the provider.
+        has_credit(terminal, credit).await;
+        match exchange.next().await.map_err(failed)? {
+            Some(piece) => pass_on(piece, terminal, credit).await?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Sends on a connection to one of the origin's addresses: the one that worked last first, then the others, then what the
+/// resolver says by now.
+async fn send(provider: &Provider, prepared: &Prepared, body: &Bytes) -> Result<Exchange, Failed> {
+    let origin = &prepared.endpoint.origin;
+    let authority: Rc<str> = Rc::from(origin.authority());
+    let outgoing = Outgoing {
+        method: &prepared.endpoint.method,
+        target: &prepared.endpoint.target,
+        headers: &prepared.fields,
+        body: body.clone(),
+    };
+    let mut tried: Vec<SocketAddr> = Vec::new();
+    let mut last = Failed::error(ErrorKind::Connect, "the provider has no address");
+    loop {
+        let known = provider.addresses.addresses(origin).await;
+        let known = known.map_err(|error| Failed::error(ErrorKind::Connect, error))?;
+        let fresh: Vec<_> = known.into_iter().filter(|address| !tried.contains(address)).collect();
+        if fresh.is_empty() {
+            return Err(last);
+        }
+        for address in fresh {
+            let key = Key { address, authority: Rc::clone(&authority), credential: NO_CREDENTIAL };
+            match provider.pool.send(&key, &outgoing).await {
+                Ok(exchange) => {
+                    provider.addresses.prefer(origin, address);
+                    return Ok(exchange);
+                }
+                Err(error @ ClientError::Connect(_)) => {
+                    last = failed(error);
+                    tried.push(address);
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        forget(provider, origin);
+    }
+}
+
+fn forget(provider: &Provider, origin: &Origin) {
+    tracing::debug!(host = origin.host, port = origin.port, "provider not reachable");
+    provider.addresses.forget(origin);
+}
+
+async fn pass_on(mut piece: Bytes, terminal: &Terminal, credit: &Signal) -> Result<(), Failed> {
+    loop {
+        let room = terminal.sendable().min(piece.len());
+        terminal.body(piece.split_to(room))?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        has_credit(terminal, credit).await;
+    }
+}
+
+async fn has_credit(terminal: &Terminal, credit: &Signal) {
+    while terminal.sendable() == 0 {
+        credit.wait().await;
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: ClientError) -> Failed {
+    let kind = error.kind();
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    Failed::error(kind, words)
+}

@@ -1,0 +1,154 @@
+//! Which header fields cross the Node, in both directions (TUN-6). Pure; what is of one hop is [`hop`]'s to say.
+
+use bytes::Bytes;
+use dataplane::http::{head::Headers, hop};
+use proto::{limits::HEADERS_MAX, message::Header};
+use thiserror::Error;
+
+/// A configured header that cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StaticFieldError {
+    /// It belongs to the connection or the framing of a message, which are not the configuration's.
+    #[error("the configured header {0} belongs to the connection and cannot be set")]
+    OfConnection(String),
+    /// A byte that cannot stand in a field.
+    #[error("the configured header {0} holds a byte that cannot be sent")]
+    Malformed(String),
+}
+
+/// What the Node sets itself: an answer is passed on as it comes, so it must come as it is.
+const ACCEPT_ENCODING: (&str, &str) = ("accept-encoding", "identity");
+
+/// The configured fields of an adapter; a credential of the provider may be among them.
+///
+/// # Errors
+/// [`StaticFieldError`].
+pub fn static_fields(configured: &[Header]) -> Result<Headers, StaticFieldError> {
+    let mut fields = Headers::new();
+    for header in configured {
+        let mut alone = Headers::new();
+        let name = header.name.as_str();
+        alone.push(name, &header.value).map_err(|_| StaticFieldError::Malformed(name.to_owned()))?;
+        let framing = ["host", "content-length", ACCEPT_ENCODING.0].contains(&name);
+        if framing || hop::forwardable_response(&alone).next().is_none() {
+            return Err(StaticFieldError::OfConnection(name.to_owned()));
+        }
+        let _checked = fields.push(name, &header.value);
+    }
+    Ok(fields)
+}
+
+/// The fields of a request to the provider: the Edge's end-to-end fields in their order, then the configured ones, which
+/// win over fields of the same name. A client's credentials are not among them, whatever the Edge let through.
+#[must_use]
+pub fn request_fields(from_edge: &[Header], configured: &Headers) -> Headers {
+    let mut received = Headers::new();
+    for header in from_edge {
+        // A value that HTTP cannot carry is left out; no client can send one to the Edge.
+        let _left_out = received.push(&header.name, &header.value);
+    }
+    let mut fields = Headers::new();
+    for (name, value) in hop::forwardable_request(&received) {
+        if name != ACCEPT_ENCODING.0 && configured.get(name).is_none() {
+            let _checked = fields.push(name, value);
+        }
+    }
+    for (name, value) in configured.iter().chain([(ACCEPT_ENCODING.0, ACCEPT_ENCODING.1.as_bytes())]) {
+        let _checked = fields.push(name, value);
+    }
+    fields
+}
+
+/// The end-to-end fields of a provider's answer, in their order.
+#[must_use]
+pub fn response_fields(from_provider: &Headers) -> Vec<Header> {
+    hop::forwardable_response(from_provider)
+        .filter_map(|(name, value)| Header::new(name, Bytes::copy_from_slice(value)).ok())
+        .take(HEADERS_MAX)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(fields: &[(&str, &str)]) -> Vec<Header> {
+        fields.iter().map(|(name, value)| Header::new(*name, value.to_string()).unwrap()).collect()
+    }
+
+    fn shown(fields: &Headers) -> Vec<(String, String)> {
+        fields
+            .iter()
+            .map(|(name, value)| (name.to_owned(), String::from_utf8(value.to_vec()).unwrap()))
+            .collect()
+    }
+
+    // req: TUN-6
+    #[test]
+    fn only_end_to_end_fields_reach_the_provider_and_configured_ones_win() {
+        let from_edge = list(&[
+            ("content-type", "application/json"),
+            ("x-custom", "from client"),
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("te", "trailers"),
+            ("authorization", "Bearer of the client"),
+            ("accept-encoding", "gzip"),
+            ("host", "evil.test"),
+            ("content-length", "3"),
+            ("transfer-encoding", "chunked"),
+            ("expect", "100-continue"),
+            ("x-iop-tenant", "spoofed"),
+            ("anthropic-version", "2023-06-01"),
+        ]);
+        let configured =
+            static_fields(&list(&[("x-custom", "configured"), ("authorization", "Bearer of the provider")]))
+                .unwrap();
+        let sent = shown(&request_fields(&from_edge, &configured));
+        let expected = [
+            ("content-type", "application/json"),
+            ("anthropic-version", "2023-06-01"),
+            ("x-custom", "configured"),
+            ("authorization", "Bearer of the provider"),
+            ("accept-encoding", "identity"),
+        ];
+        assert_eq!(sent, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    // req: TUN-6
+    #[test]
+    fn only_end_to_end_fields_of_an_answer_reach_the_edge() {
+        let mut answer = Headers::new();
+        for (name, value) in [
+            ("content-type", "text/event-stream"),
+            ("connection", "keep-alive, x-hop"),
+            ("x-hop", "1"),
+            ("transfer-encoding", "chunked"),
+            ("keep-alive", "timeout=5"),
+            ("x-request-id", "abc"),
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+        ] {
+            answer.push(name, value).unwrap();
+        }
+        let expected = list(&[
+            ("content-type", "text/event-stream"),
+            ("x-request-id", "abc"),
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+        ]);
+        assert_eq!(response_fields(&answer), expected);
+    }
+
+    #[test]
+    fn configured_fields_cannot_touch_framing_or_connection() {
+        for name in
+            ["host", "content-length", "transfer-encoding", "connection", "x-iop-a", "accept-encoding"]
+        {
+            let refused = static_fields(&list(&[(name, "x")]));
+            assert!(matches!(refused, Err(StaticFieldError::OfConnection(_))), "{name}");
+        }
+        let control = Header { name: "x-a".to_owned(), value: Bytes::from_static(b"a\x01b") };
+        assert_eq!(static_fields(&[control]).unwrap_err(), StaticFieldError::Malformed("x-a".to_owned()));
+    }
+}

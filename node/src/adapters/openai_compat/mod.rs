@@ -1,0 +1,80 @@
+//! The tunnel to an OpenAI-compatible server: a request of the Edge becomes one HTTP request of the profile's own, and the
+//! answer goes back byte for byte (TUN-3).
+//!
+//! | Module | Owns | Pure |
+//! |---|---|---|
+//! | [`endpoint`] | the profile's URLs, parsed once | yes |
+//! | [`choice`] | which endpoint a request is for | yes |
+//! | [`fields`] | which header fields cross, in both directions | yes |
+//! | [`exchange`] | the request, the answer, and credit between them | no |
+//!
+//! A redirect is an answer like any other: it is passed on and never followed.
+
+pub mod choice;
+pub mod endpoint;
+pub mod exchange;
+pub mod fields;
+
+use dataplane::http::head::Headers;
+use proto::message::{ErrorKind, OpenAiCompatConfig, TunnelRequest};
+use thiserror::Error;
+
+use crate::run::terminal::Failed;
+use endpoint::{Endpoint, EndpointError};
+use fields::StaticFieldError;
+
+/// One `openai_compat` instance.
+#[derive(Debug)]
+pub struct OpenAiCompat {
+    endpoints: Vec<Endpoint>,
+    static_fields: Headers,
+}
+
+/// Why an instance cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProfileError {
+    /// An operation cannot be called.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// A static header cannot be sent.
+    #[error(transparent)]
+    Field(#[from] StaticFieldError),
+}
+
+/// A request that is known to be for one of the profile's endpoints.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Which.
+    pub endpoint: Endpoint,
+    /// The fields to send; none of the message's framing.
+    pub fields: Headers,
+}
+
+impl OpenAiCompat {
+    /// An instance with these settings.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn new(settings: &OpenAiCompatConfig) -> Result<Self, ProfileError> {
+        let endpoints = settings.profile.operations.iter().map(Endpoint::parse).collect::<Result<_, _>>()?;
+        Ok(Self { endpoints, static_fields: fields::static_fields(&settings.headers)? })
+    }
+
+    /// What it may call.
+    #[must_use]
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Decides where `request` goes and with which fields. Nothing of the request is held afterwards.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidRequest`]: it is for none of the profile's endpoints.
+    pub fn prepare(&self, request: &TunnelRequest) -> Result<Prepared, Failed> {
+        let endpoint = choice::choose(&self.endpoints, request)
+            .map_err(|error| Failed::error(ErrorKind::InvalidRequest, error))?
+            .clone();
+        let fields = fields::request_fields(&request.headers, &self.static_fields);
+        Ok(Prepared { endpoint, fields })
+    }
+}

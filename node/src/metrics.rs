@@ -1,0 +1,193 @@
+//! What a Node counts. Every label has a closed set of values that is registered at the start, so that no peer can make a
+//! series and a series that is 0 is there to be seen.
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use proto::message::ErrorKind;
+
+use crate::supervisor::Failure;
+
+/// How an execution ended; the label of `iop_node_runs_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunOutcome {
+    /// The provider's answer ended as it should, whatever its status.
+    Completed,
+    /// It did not.
+    Failed(ErrorKind),
+    /// The session ended first; nobody was there to be told.
+    SessionLost,
+}
+
+impl RunOutcome {
+    /// The word for logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed(kind) => kind.as_str(),
+            Self::SessionLost => "session_lost",
+        }
+    }
+}
+
+/// Every error kind, for registering counters.
+const ERROR_KINDS: [ErrorKind; 12] = [
+    ErrorKind::Busy,
+    ErrorKind::Cancelled,
+    ErrorKind::Deadline,
+    ErrorKind::Connect,
+    ErrorKind::UpstreamProtocol,
+    ErrorKind::UpstreamTruncated,
+    ErrorKind::InvalidRequest,
+    ErrorKind::Credential,
+    ErrorKind::Stalled,
+    ErrorKind::Internal,
+    ErrorKind::CreditExceeded,
+    ErrorKind::Unknown,
+];
+
+/// The Node's counters; cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    info: IntGaugeVec,
+    /// 1 while a ready connection to the Edge stands.
+    pub connected: IntGauge,
+    dials: IntCounterVec,
+    /// Executions that hold an adapter's gate or wait for their body.
+    pub runs_in_flight: IntGauge,
+    runs: IntCounterVec,
+    /// TCP connections to providers, idle ones too.
+    pub provider_connections: IntGauge,
+    /// Request body bytes that were sent to providers.
+    pub request_bytes: IntCounter,
+    /// Response body bytes that were sent to the Edge.
+    pub response_bytes: IntCounter,
+    /// Executions that were answered with busy: a full gate, above all.
+    pub gate_busy: IntCounter,
+    /// Provider requests that were sent a second time, on a fresh connection (TUN-7).
+    pub provider_retries: IntCounter,
+}
+
+impl Metrics {
+    /// Registers everything.
+    ///
+    /// # Errors
+    /// Two series of one name: a defect that the tests find.
+    pub fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let vec = |name: &str, help: &str, label: &str| {
+            let vec = IntCounterVec::new(Opts::new(name, help), &[label])?;
+            registry.register(Box::new(vec.clone()))?;
+            Ok::<_, prometheus::Error>(vec)
+        };
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        let counter = |name: &str, help: &str| {
+            let counter = IntCounter::new(name, help)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        let info =
+            IntGaugeVec::new(Opts::new("iop_node_info", "Always 1; what drives the shards."), &["driver"])?;
+        registry.register(Box::new(info.clone()))?;
+        let build = IntGaugeVec::new(
+            Opts::new("iop_node_build_info", "Always 1; which build this is."),
+            &["version"],
+        )?;
+        registry.register(Box::new(build.clone()))?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let bytes = vec("iop_node_stream_bytes_total", "Body bytes of executions.", "direction")?;
+        let metrics = Self {
+            info,
+            connected: gauge("iop_node_connected", "1 while a ready connection to the Edge stands.")?,
+            dials: vec("iop_node_dials_total", "Dials of the Edge, by how they ended.", "outcome")?,
+            runs_in_flight: gauge("iop_node_runs_in_flight", "Executions that are not at their end.")?,
+            runs: vec("iop_node_runs_total", "Executions, by how they ended.", "outcome")?,
+            provider_connections: gauge(
+                "iop_node_provider_connections",
+                "TCP connections to providers, idle ones too.",
+            )?,
+            request_bytes: bytes.with_label_values(&["request"]),
+            response_bytes: bytes.with_label_values(&["response"]),
+            gate_busy: counter("iop_node_gate_busy_total", "Executions that were answered with busy.")?,
+            provider_retries: counter(
+                "iop_node_provider_retries_total",
+                "Provider requests that were sent again on a fresh connection.",
+            )?,
+            registry: registry.clone(),
+        };
+        metrics.dials.with_label_values(&["ready"]);
+        for failure in Failure::ALL {
+            metrics.dials.with_label_values(&[failure.label()]);
+        }
+        for outcome in [RunOutcome::Completed, RunOutcome::SessionLost] {
+            metrics.runs.with_label_values(&[outcome.label()]);
+        }
+        for kind in ERROR_KINDS {
+            metrics.runs.with_label_values(&[kind.as_str()]);
+        }
+        Ok(metrics)
+    }
+
+    /// Names the driver that the shard runs on.
+    pub fn note_driver(&self, driver: &str) {
+        self.info.with_label_values(&[driver]).set(1);
+    }
+
+    /// Counts a dial that became ready.
+    pub fn note_ready(&self) {
+        self.dials.with_label_values(&["ready"]).inc();
+        self.connected.set(1);
+    }
+
+    /// Counts a dial that did not.
+    pub fn note_failed_dial(&self, failure: Failure) {
+        self.dials.with_label_values(&[failure.label()]).inc();
+    }
+
+    /// Counts an execution's end.
+    pub fn note_run(&self, outcome: RunOutcome) {
+        self.runs.with_label_values(&[outcome.label()]).inc();
+    }
+
+    /// Executions that ended so, since the start.
+    #[must_use]
+    pub fn runs(&self, outcome: RunOutcome) -> u64 {
+        self.runs.with_label_values(&[outcome.label()]).get()
+    }
+
+    /// Everything in the Prometheus text format 0.0.4.
+    #[must_use]
+    pub fn text(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_series_is_there_from_the_start_and_the_driver_is_named() {
+        let metrics = Metrics::new().unwrap();
+        metrics.note_driver("epoll");
+        let text = metrics.text();
+        for line in [
+            "iop_node_connected 0",
+            "iop_node_dials_total{outcome=\"ready\"} 0",
+            "iop_node_dials_total{outcome=\"tls\"} 0",
+            "iop_node_runs_in_flight 0",
+            "iop_node_runs_total{outcome=\"completed\"} 0",
+            "iop_node_runs_total{outcome=\"busy\"} 0",
+            "iop_node_provider_connections 0",
+            "iop_node_stream_bytes_total{direction=\"response\"} 0",
+            "iop_node_gate_busy_total 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.contains("iop_node_info{driver=\"epoll\"} 1"), "{text}");
+    }
+}

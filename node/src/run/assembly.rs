@@ -1,0 +1,70 @@
+//! How much memory all request bodies together may take while they are put together (WIR-9).
+
+use std::{cell::Cell, rc::Rc};
+
+/// Announced bytes of all bodies that are being put together at one time: eight of the largest. A further body is
+/// answered with `busy`: nothing ran.
+pub const ASSEMBLING_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The bound, shared by everything on a shard. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct AssemblyBudget(Rc<State>);
+
+#[derive(Debug)]
+struct State {
+    max: u64,
+    reserved: Cell<u64>,
+}
+
+/// A part of the budget; its drop gives it back.
+#[derive(Debug)]
+pub struct Reservation {
+    state: Rc<State>,
+    bytes: u64,
+}
+
+impl AssemblyBudget {
+    /// A budget of `max` bytes.
+    #[must_use]
+    pub fn new(max: u64) -> Self {
+        Self(Rc::new(State { max, reserved: Cell::new(0) }))
+    }
+
+    /// Room for a body of `bytes` bytes, or `None` when there is none.
+    #[must_use]
+    pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        let reserved = self.0.reserved.get().checked_add(bytes).filter(|sum| *sum <= self.0.max)?;
+        self.0.reserved.set(reserved);
+        Some(Reservation { state: Rc::clone(&self.0), bytes })
+    }
+
+    /// Bytes that are reserved now.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.0.reserved.get()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.state.reserved.set(self.state.reserved.get().saturating_sub(self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: WIR-9
+    #[test]
+    fn bodies_together_are_bounded_and_a_dropped_one_makes_room() {
+        let budget = AssemblyBudget::new(100);
+        let first = budget.reserve(60).unwrap();
+        assert!(budget.reserve(41).is_none());
+        assert!(budget.reserve(u64::MAX).is_none());
+        let _second = budget.reserve(40).unwrap();
+        drop(first);
+        assert_eq!(budget.reserved(), 40);
+        assert!(budget.reserve(60).is_some());
+    }
+}

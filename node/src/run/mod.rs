@@ -1,0 +1,13 @@
+//! Executions: what every run owns, from the request to its one terminal.
+//!
+//! | Module | Owns |
+//! |---|---|
+//! | [`control`] | the runs of a session, and what they can be told |
+//! | [`assembly`] | the memory that large request bodies may take |
+//! | [`tunnel`] | one tunnel: body, deadline, cancel, terminal |
+//! | [`terminal`] | exactly one terminal and a freed gate, whatever ends a run |
+
+pub mod assembly;
+pub mod control;
+pub mod terminal;
+pub mod tunnel;

@@ -1,0 +1,136 @@
+//! One tunnel from its request to its terminal.
+//!
+//! ```text
+//!   request ─▶ body whole? ─▶ provider exchange ─▶ END | ERROR
+//!        └──────────┴───────────────┴── cancel, session lost, deadline: the exchange is dropped, ERROR
+//! ```
+
+use std::{
+    pin::pin,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use dataplane::time::sleep_until_maybe;
+use futures::future::{Either, select};
+use proto::{
+    body::{AssembleError, Assembler, Progress, Start},
+    limits::BODY_BYTES_MAX,
+    message::{ErrorKind, TunnelRequest},
+};
+
+use super::{
+    assembly::Reservation,
+    control::{RunControl, Stop},
+    terminal::{Failed, Terminal},
+};
+use crate::adapters::{
+    Adapter, Kind, Provider,
+    openai_compat::{
+        Prepared,
+        exchange::{Upload, exchange},
+    },
+};
+
+/// A tunnel that was let through the gate.
+#[derive(Debug)]
+pub struct Tunnel {
+    /// What the Edge asked for.
+    pub request: TunnelRequest,
+    /// When it did.
+    pub received: Instant,
+    /// Who executes it.
+    pub adapter: Rc<Adapter>,
+    /// What the session can tell it.
+    pub control: Rc<RunControl>,
+    /// Its end of the stream.
+    pub terminal: Terminal,
+    /// Room for its body, where that follows in parts.
+    pub reservation: Option<Reservation>,
+}
+
+impl Tunnel {
+    /// Runs the tunnel to its one terminal.
+    pub async fn run(mut self, provider: Rc<Provider>) {
+        let deadline = deadline(self.received, self.request.timeout_sec);
+        let stopped = async {
+            // A cancel and a lost session win a tie against the deadline (PRE-1).
+            match select(pin!(self.control.stopped()), pin!(sleep_until_maybe(deadline))).await {
+                Either::Left((stop, _)) => stop_failure(stop),
+                Either::Right(((), _)) => Failed::error(ErrorKind::Deadline, "timeout_sec has passed"),
+            }
+        };
+        let prepared = prepare(&self.adapter, &self.request);
+        // What is left of the request holds slices of the link's read buffer.
+        let body = std::mem::take(&mut self.request.body);
+        self.request.headers = Vec::new();
+        let reservation = self.reservation.take();
+        let result = {
+            let work = self.execute(prepared, body, reservation, &provider);
+            match select(pin!(stopped), pin!(work)).await {
+                Either::Left((failure, _)) => Err(failure),
+                Either::Right((result, _)) => result,
+            }
+            // Whatever the exchange held is dropped here, its connection closed unless it ended cleanly.
+        };
+        let (run, stream) = (self.request.run_id.as_str(), self.request.stream);
+        match &result {
+            Ok(()) => tracing::debug!(run, stream, "tunnel completed"),
+            Err(failure) => tracing::debug!(run, stream, ?failure, "tunnel failed"),
+        }
+        self.terminal.end(result);
+    }
+
+    async fn execute(
+        &self,
+        prepared: Result<Prepared, Failed>,
+        first: Bytes,
+        reservation: Option<Reservation>,
+        provider: &Provider,
+    ) -> Result<(), Failed> {
+        let prepared = prepared?;
+        let body = match Assembler::new(self.request.body_bytes, first, BODY_BYTES_MAX).map_err(invalid)? {
+            Start::Complete(body) => body,
+            Start::Partial(assembler) => self.assemble(assembler).await?,
+        };
+        exchange(provider, &prepared, Upload { body, reservation }, &self.terminal, &self.control.credit)
+            .await
+    }
+
+    /// Puts the body together, giving credit back as its parts are copied.
+    async fn assemble(&self, mut assembler: Assembler) -> Result<Bytes, Failed> {
+        loop {
+            let chunk = self.control.chunks.pop().await;
+            let progress = assembler.push(&chunk).map_err(invalid)?;
+            self.terminal.release(chunk.data.len());
+            if let Progress::Complete(body) = progress {
+                return Ok(body);
+            }
+        }
+    }
+}
+
+fn prepare(adapter: &Adapter, request: &TunnelRequest) -> Result<Prepared, Failed> {
+    match &adapter.kind {
+        Kind::OpenAiCompat(adapter) => adapter.prepare(request),
+        Kind::Unusable(reason) => Err(Failed::error(ErrorKind::InvalidRequest, reason)),
+    }
+}
+
+fn stop_failure(stop: Stop) -> Failed {
+    match stop {
+        Stop::Cancelled => Failed::error(ErrorKind::Cancelled, "cancelled by the edge"),
+        Stop::SessionLost => Failed::SessionLost,
+        Stop::PeerFault(kind) => Failed::error(kind, "the edge broke the rules of this stream"),
+    }
+}
+
+fn invalid(error: AssembleError) -> Failed {
+    Failed::error(ErrorKind::InvalidRequest, error)
+}
+
+/// The hard deadline (TUN-8), counted from the request's arrival; 0 is none.
+fn deadline(received: Instant, timeout_sec: u32) -> Option<Instant> {
+    (timeout_sec != 0).then(|| received.checked_add(Duration::from_secs(u64::from(timeout_sec))))?
+}

@@ -1,0 +1,319 @@
+//! What every message of the Edge leads to, from the first to the last of one connection.
+//!
+//! The link's reader calls [`Dispatcher`] with each message. Until the ready ack the messages go to the registration;
+//! from the very message of the ack on they are served, so that a request in the same read is not lost.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use bytes::Bytes;
+use dataplane::{
+    clock,
+    local::Queue,
+    relay::{CloseReason, Handler, Incoming, LinkHandle, StreamFault},
+    shard::spawn_guarded,
+};
+use proto::{
+    limits::INLINE_BODY_MAX,
+    message::{
+        ErrorKind, ExecutionError, Message, NodeConfigPayload, NodeConfigRefreshRequest,
+        NodeConfigRefreshResponse, RefreshOutcome, RunEvent, RunEventKind, RunRequest, StreamNo, TunnelFrame,
+        TunnelFrameKind, TunnelRequest,
+    },
+};
+
+use super::{
+    command::{self, TransportStatus},
+    refresh,
+    registration::{Refusal, Registration, Step},
+};
+use crate::{
+    adapters::{Adapter, AdapterSet, Kind, Provider},
+    metrics::{Metrics, RunOutcome},
+    run::{
+        assembly::AssemblyBudget,
+        control::{RunTable, Stop},
+        terminal::Terminal,
+        tunnel::Tunnel,
+    },
+    supervisor::Failure,
+};
+
+/// What a session's task is told by its reader.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Build what this names.
+    Apply(Box<NodeConfigPayload>),
+    /// The Edge acknowledged readiness.
+    Ready,
+    /// It did not; the link is ending.
+    Refused(Failure, Refusal),
+}
+
+enum Stage {
+    Registering(Registration),
+    Serving,
+}
+
+/// One connection: its link, its stage, its runs.
+pub(super) struct Core {
+    pub(super) link: LinkHandle,
+    pub(super) events: Queue<Event>,
+    pub(super) runs: RunTable,
+    pub(super) draining: Cell<bool>,
+    stage: RefCell<Stage>,
+    adapters: RefCell<Rc<AdapterSet>>,
+    payload: RefCell<NodeConfigPayload>,
+    provider: Rc<Provider>,
+    budget: AssemblyBudget,
+    metrics: Rc<Metrics>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("runs", &self.runs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(super) fn new(
+        link: LinkHandle,
+        registration: Registration,
+        provider: Rc<Provider>,
+        budget: AssemblyBudget,
+        metrics: Rc<Metrics>,
+    ) -> Self {
+        Self {
+            link,
+            events: Queue::new(),
+            runs: RunTable::default(),
+            draining: Cell::new(false),
+            stage: RefCell::new(Stage::Registering(registration)),
+            adapters: RefCell::default(),
+            payload: RefCell::default(),
+            provider,
+            budget,
+            metrics,
+        }
+    }
+
+    /// Everything that `payload` names is built: say so to the Edge.
+    pub(super) fn applied(&self, payload: NodeConfigPayload, adapters: AdapterSet) {
+        *self.adapters.borrow_mut() = Rc::new(adapters);
+        *self.payload.borrow_mut() = payload;
+        if let Stage::Registering(registration) = &mut *self.stage.borrow_mut() {
+            self.link.send(registration.applied());
+        }
+    }
+
+    /// The kind of failure that the end of the link is now.
+    pub(super) fn failure(&self) -> Failure {
+        match &*self.stage.borrow() {
+            Stage::Registering(registration) => registration.failure(),
+            Stage::Serving => Failure::Broken,
+        }
+    }
+
+    /// Takes one message; `Some` is for the served part.
+    fn register(&self, incoming: Incoming) -> Option<Incoming> {
+        let mut stage = self.stage.borrow_mut();
+        let Stage::Registering(registration) = &mut *stage else { return Some(incoming) };
+        // No stream is open before the ready ack, so nothing but control messages can come.
+        let Incoming::Control(message) = incoming else { return None };
+        match registration.handle(message) {
+            Ok(Step::Apply(config)) => self.events.push(Event::Apply(config)),
+            Ok(Step::Ready) => {
+                *stage = Stage::Serving;
+                self.events.push(Event::Ready);
+            }
+            Err(refusal) => {
+                let reason = if refusal == Refusal::Unexpected {
+                    CloseReason::ProtocolError
+                } else {
+                    CloseReason::Rejected
+                };
+                self.events.push(Event::Refused(registration.failure(), refusal));
+                self.link.shutdown(reason);
+            }
+        }
+        None
+    }
+
+    fn serve(&self, incoming: Incoming) {
+        match incoming {
+            Incoming::Control(message) => self.control(message),
+            Incoming::Data { stream, message, cost } => self.data(stream, message, cost),
+            Incoming::Credit { stream } => {
+                if let Some(run) = self.runs.find(stream) {
+                    run.credit.set();
+                }
+            }
+            Incoming::Cancel { stream } => self.stop(stream, Stop::Cancelled),
+            Incoming::StreamFault { stream, fault } => {
+                tracing::warn!(stream, %fault, "the edge broke the rules of a stream");
+                self.stop(stream, Stop::PeerFault(fault_kind(fault)));
+            }
+            Incoming::Ignored => {}
+        }
+    }
+
+    fn stop(&self, stream: StreamNo, why: Stop) {
+        if let Some(run) = self.runs.find(stream) {
+            run.stop(why);
+        }
+    }
+
+    fn control(&self, message: Message) {
+        match message {
+            Message::TunnelRequest(request) => self.tunnel(request),
+            Message::RunRequest(request) => self.run(&request),
+            Message::NodeConfigRefreshRequest(request) => self.refresh(request),
+            Message::NodeCommandRequest(request) => {
+                let answer = command::answer(&request, self.status());
+                self.link.send(Message::NodeCommandResponse(answer));
+            }
+            Message::Goodbye(goodbye) => tracing::info!(reason = goodbye.reason, "the edge said goodbye"),
+            _ => tracing::debug!("a message that has no meaning now was skipped"),
+        }
+    }
+
+    fn data(&self, stream: StreamNo, message: Message, cost: usize) {
+        let Some(run) = self.runs.find(stream) else { return self.link.release(stream, cost) };
+        match message {
+            Message::BodyChunk(chunk) => run.chunks.push(chunk),
+            _ => run.stop(Stop::PeerFault(ErrorKind::InvalidRequest)),
+        }
+    }
+
+    fn status(&self) -> TransportStatus {
+        let (adapters_usable, adapters) = self.adapters.borrow().counts();
+        TransportStatus {
+            runs: self.runs.len(),
+            adapters_usable,
+            adapters,
+            config_generation: self.payload.borrow().config_generation,
+            draining: self.draining.get(),
+        }
+    }
+
+    /// Starts a tunnel, or refuses it before anything of a provider is touched.
+    fn tunnel(&self, request: TunnelRequest) {
+        let stream = request.stream;
+        if let Err((kind, message)) = self.admit(request) {
+            if kind == ErrorKind::Busy {
+                self.metrics.gate_busy.inc();
+            }
+            self.metrics.note_run(RunOutcome::Failed(kind));
+            tracing::debug!(stream, %kind, message, "tunnel refused");
+            let error = TunnelFrameKind::Error(ExecutionError { kind, message, failure: None });
+            // Sequence 0 is right: nothing else is ever sent on this stream.
+            self.link.send(Message::TunnelFrame(TunnelFrame { stream, sequence: 0, kind: error }));
+        }
+    }
+
+    fn admit(&self, mut request: TunnelRequest) -> Result<(), (ErrorKind, String)> {
+        let busy = |why: &str| (ErrorKind::Busy, why.to_owned());
+        if self.draining.get() {
+            return Err(busy("the node is draining"));
+        }
+        let adapter = self.adapter(&request.adapter)?;
+        if request.credential.is_some() {
+            return Err((
+                ErrorKind::Credential,
+                "managed credentials are not available in this release".to_owned(),
+            ));
+        }
+        let permit = adapter.gate.try_enter().ok_or_else(|| busy("the adapter's gate is full"))?;
+        let chunked = request.body_bytes > request.body.len() as u64;
+        let reservation = if chunked {
+            let room = self.budget.reserve(request.body_bytes);
+            Some(room.ok_or_else(|| busy("too many large request bodies at one time"))?)
+        } else {
+            None
+        };
+        let stream = request.stream;
+        let (entry, control) =
+            self.runs.enter(stream).ok_or_else(|| busy("too many executions at one time"))?;
+        // One window for each direction, both as large as the request says.
+        let window = request.window_bytes;
+        self.link.open(stream, window, window).map_err(|error| busy(&error.to_string()))?;
+        let terminal = Terminal::new(self.link.clone(), stream, Rc::clone(&self.metrics), permit, entry);
+        if request.body.len() <= INLINE_BODY_MAX {
+            // A slice would keep the link's whole read buffer for as long as the provider takes.
+            request.body = Bytes::copy_from_slice(&request.body);
+        }
+        let received = clock::now();
+        let tunnel = Tunnel { request, received, adapter, control, terminal, reservation };
+        spawn_guarded(tunnel.run(Rc::clone(&self.provider)));
+        Ok(())
+    }
+
+    fn adapter(&self, name: &str) -> Result<Rc<Adapter>, (ErrorKind, String)> {
+        let adapter = self
+            .adapters
+            .borrow()
+            .find(name)
+            .map_err(|error| (ErrorKind::InvalidRequest, error.to_string()))?;
+        match &adapter.kind {
+            Kind::Unusable(reason) => Err((ErrorKind::InvalidRequest, reason.clone())),
+            Kind::OpenAiCompat(_) => Ok(adapter),
+        }
+    }
+
+    /// No adapter of this release executes normalized runs.
+    fn run(&self, request: &RunRequest) {
+        let message = match self.adapter(&request.adapter) {
+            Ok(_) => "the adapter takes tunnels only".to_owned(),
+            Err((_, message)) => message,
+        };
+        let kind = ErrorKind::InvalidRequest;
+        self.metrics.note_run(RunOutcome::Failed(kind));
+        self.link.send(Message::RunEvent(RunEvent {
+            stream: request.stream,
+            sequence: 0,
+            kind: RunEventKind::Error(ExecutionError { kind, message, failure: None }),
+            run_id: String::new(),
+            metadata: Default::default(),
+        }));
+    }
+
+    fn refresh(&self, request: NodeConfigRefreshRequest) {
+        let mut payload = self.payload.borrow_mut();
+        let verdict = refresh::compare(&payload, &request.config);
+        if verdict.outcome == RefreshOutcome::Applied {
+            self.adapters.borrow().refresh(&request.config);
+            *payload = request.config;
+        }
+        let (pieces, generation) = (verdict.pieces.len(), payload.config_generation);
+        tracing::info!(generation, outcome = ?verdict.outcome, pieces, "configuration refresh");
+        self.link.send(Message::NodeConfigRefreshResponse(NodeConfigRefreshResponse {
+            request_id: request.request_id,
+            config_generation: generation,
+            outcome: verdict.outcome,
+            reason: verdict.reason,
+            pieces: verdict.pieces,
+        }));
+    }
+}
+
+fn fault_kind(fault: StreamFault) -> ErrorKind {
+    match fault {
+        StreamFault::CreditExceeded(_) => ErrorKind::CreditExceeded,
+        StreamFault::Sequence(_) | StreamFault::CreditOverflow(_) => ErrorKind::InvalidRequest,
+    }
+}
+
+/// What the link's reader calls.
+pub(super) struct Dispatcher(pub(super) Rc<Core>);
+
+impl Handler for Dispatcher {
+    fn on_incoming(&mut self, incoming: Incoming) {
+        if let Some(incoming) = self.0.register(incoming) {
+            self.0.serve(incoming);
+        }
+    }
+
+    fn on_batch_end(&mut self) {}
+}

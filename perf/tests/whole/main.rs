@@ -1,0 +1,7 @@
+//! `iop-perf` as a whole: the provider on a raw socket, the load generator against the provider, and the
+//! command itself.
+
+mod command;
+mod harness;
+mod load;
+mod provider;

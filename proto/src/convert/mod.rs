@@ -1,0 +1,155 @@
+//! [`Message`] from and to the bytes of a frame.
+//!
+//! ```text
+//! frame bytes ─▶ scan (counts, before anything is allocated) ─▶ prost ─▶ from_wire (closed sets, pairs) ─▶ validate (bounds)
+//! Message     ─▶ to_wire (defaults, cut texts)               ─▶ prost ─▶ length + bytes
+//! ```
+
+use alloc::vec::Vec;
+
+use bytes::{BufMut, Bytes};
+use prost::Message as _;
+use thiserror::Error;
+
+use crate::{
+    frame::{self, LENGTH_BYTES},
+    message::{ErrorKind, Message, StreamNo, TunnelFrame, TunnelFrameKind},
+    validate::FieldError,
+    wire,
+};
+
+mod from_wire;
+mod scan;
+mod to_wire;
+
+/// Why the bytes of a frame are no message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// Not protobuf, or a known field of another type. The connection has to be closed (WIR-3).
+    #[error("the frame holds no protobuf envelope")]
+    Malformed(#[from] prost::DecodeError),
+    /// A field that breaks a rule, in a message that belongs to no run. The connection has to be closed.
+    #[error("the message is invalid")]
+    Field(#[from] FieldError),
+    /// A field that breaks a rule, in a message that belongs to a run. Closing the connection is always right; failing this
+    /// one run, as [`Self::refusal`] says, is kinder to the others.
+    #[error("the message for stream {stream} is invalid")]
+    Run {
+        /// Which run.
+        stream: StreamNo,
+        /// What is wrong.
+        #[source]
+        error: FieldError,
+        /// Whether the message asks for a new run, which the receiver can refuse with a terminal error.
+        starts_run: bool,
+    },
+}
+
+impl DecodeError {
+    /// How a Node may answer instead of closing the connection: the run that the message wanted to start and the kind of
+    /// the terminal error it gets. `None` for every other error.
+    #[must_use]
+    pub fn refusal(&self) -> Option<(StreamNo, ErrorKind)> {
+        match self {
+            Self::Run { stream, error: FieldError::HalfCredential, starts_run: true } => {
+                Some((*stream, ErrorKind::Credential))
+            }
+            Self::Run { stream, starts_run: true, .. } => Some((*stream, ErrorKind::InvalidRequest)),
+            Self::Malformed(_) | Self::Field(_) | Self::Run { .. } => None,
+        }
+    }
+}
+
+impl Message {
+    /// Reads one frame, without its length, as [`frame::Decoder::next`] gives it. Bodies share the memory of `frame`.
+    ///
+    /// Unknown fields are skipped; an envelope without a known member is [`Self::Unknown`] (WIR-3). Counts of repeated
+    /// fields are checked before memory is taken for them.
+    ///
+    /// # Errors
+    /// [`DecodeError`] says whether the connection or one run is concerned.
+    pub fn decode(frame: Bytes) -> Result<Self, DecodeError> {
+        scan::check(&frame)?;
+        let envelope = wire::Envelope::decode(frame)?;
+        let Some(member) = envelope.message else { return Ok(Self::Unknown) };
+        let run = from_wire::run_of(&member);
+        let message = from_wire::message(member).and_then(|message| message.validate().map(|()| message));
+        message.map_err(|error| match run {
+            Some(run) if run.stream != 0 => {
+                DecodeError::Run { stream: run.stream, error, starts_run: run.starts_run }
+            }
+            _ => DecodeError::Field(error),
+        })
+    }
+
+    /// Appends a complete frame, its length first. [`Self::Unknown`] gives an empty envelope.
+    ///
+    /// Nothing is checked here except that texts for people are cut to their bounds; see [`Message::validate`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Self::TunnelFrame(TunnelFrame { stream, sequence, kind: TunnelFrameKind::Body(data) }) = self {
+            frame::encode_tunnel_body(out, *stream, *sequence, data);
+        } else {
+            encode_envelope(&to_wire::envelope(self), out);
+        }
+    }
+
+    /// Bytes that [`Self::encode`] appends, the length included.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        LENGTH_BYTES + to_wire::envelope(self).encoded_len()
+    }
+}
+
+fn encode_envelope(envelope: &wire::Envelope, out: &mut Vec<u8>) {
+    let length = envelope.encoded_len();
+    out.reserve(LENGTH_BYTES + length);
+    out.put_u32(frame::length_of(length));
+    let before = out.len();
+    // A vector grows as it must, so prost never finds too little room; if it did, an empty envelope is skipped by the peer.
+    if envelope.encode(out).is_err() {
+        out.truncate(before - LENGTH_BYTES);
+        out.put_u32(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use bytes::Bytes;
+
+    use super::{encode_envelope, to_wire};
+    use crate::{
+        frame::{encode_tunnel_body, encode_tunnel_body_head},
+        message::{Message, TunnelFrame, TunnelFrameKind},
+    };
+
+    #[test]
+    fn direct_encoder_of_body_frames_gives_the_bytes_of_the_generated_one() {
+        let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
+        for stream in numbers {
+            for sequence in numbers {
+                for len in [0, 1, 100, 127, 128, 16_384, 65_536] {
+                    let data = std::vec![7; len];
+                    let kind = TunnelFrameKind::Body(Bytes::from(data.clone()));
+                    let message = Message::TunnelFrame(TunnelFrame { stream, sequence, kind });
+                    let mut generated = b"before".to_vec();
+                    encode_envelope(&to_wire::envelope(&message), &mut generated);
+
+                    let mut direct = b"before".to_vec();
+                    encode_tunnel_body(&mut direct, stream, sequence, &data);
+                    assert!(direct == generated, "stream {stream} sequence {sequence} len {len}");
+
+                    let mut vectored = b"before".to_vec();
+                    encode_tunnel_body_head(&mut vectored, stream, sequence, len);
+                    vectored.extend_from_slice(&data);
+                    assert!(vectored == generated, "stream {stream} sequence {sequence} len {len}");
+
+                    let mut public = Vec::new();
+                    message.encode(&mut public);
+                    assert_eq!(public.len(), message.encoded_len());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The commands that people type before anything runs.
+
+use std::os::unix::fs::PermissionsExt;
+
+use iop_tests::{EdgeYaml, http, site::path};
+
+use crate::support::{Bench, NODE, is_matrix_only, provider_at, run, site, yaml};
+
+#[test]
+fn config_check_takes_a_good_file_and_points_into_a_bad_one() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let site = site()?;
+    let good = yaml().with(provider_at("http://127.0.0.1:9/v1"));
+    let file = site.configure(&good)?;
+    let (code, said) = run(&site, "iop-edge", &["config", "check", "--config", path(&file)?])?;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("ok"), "{said}");
+
+    let text = std::fs::read_to_string(&file)?;
+    let line = text.lines().position(|line| line.starts_with("provider_pool")).unwrap_or_default() + 1;
+    std::fs::write(&file, text.replace("provider_pool: {", "provider_pool: { max_queu: 3,"))?;
+    let (code, said) = run(&site, "iop-edge", &["config", "check", "--config", path(&file)?])?;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("{line}:18")), "line and column of the key: {said}");
+    assert!(said.contains("max_queu") && said.contains("`max_queue`"), "the nearest name: {said}");
+    let (code, said) = run(&site, "iop-edge", &["serve", "--config", path(&file)?])?;
+    assert_eq!(code, 1, "{said}");
+
+    let (code, _) = run(&site, "iop-edge", &["config", "check", "--config", "no-such-file.yaml"])?;
+    assert_eq!(code, 1);
+    Ok(())
+}
+
+#[test]
+fn a_token_that_was_just_made_is_accepted_and_stands_nowhere_in_clear() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let bench = Bench::start()?;
+    assert_eq!(http::get(&bench.edge.http, "/v1/models", Some(bench.site.token()))?.status, 200);
+    let config = std::fs::read_to_string(bench.site.dir().join("edge.yaml"))?;
+    assert!(!config.contains(bench.site.token()));
+    Ok(())
+}
+
+// req: IDN-5
+#[test]
+fn the_pki_tool_overwrites_nothing_and_keeps_keys_to_their_owner() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let site = site()?;
+    let pki = site.dir().join("pki");
+    let read = || std::fs::read(pki.join("node-ca.key"));
+    let before = read()?;
+    let (code, said) = run(&site, "iop-edge", &["pki", "init", "--dir", path(&pki)?, "--edge", "test-edge"])?;
+    assert_ne!(code, 0, "{said}");
+    assert_eq!(before, read()?);
+    let bundle = site.join_bundle(NODE, "127.0.0.1:9443")?;
+    let issue = [
+        "pki",
+        "issue",
+        "node",
+        NODE,
+        "--dir",
+        path(&pki)?,
+        "--advertise",
+        "127.0.0.1:9443",
+        "--bundle",
+        path(&bundle)?,
+    ];
+    let (code, said) = run(&site, "iop-edge", &issue)?;
+    assert_ne!(code, 0, "{said}");
+    for secret in [pki.join("node-ca.key"), pki.join("edge-ca.key"), pki.join("edge.key"), bundle] {
+        let mode = std::fs::metadata(&secret)?.permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", secret.display());
+    }
+    Ok(())
+}
+
+// req: REG-9
+#[test]
+fn node_check_takes_a_join_file_and_says_what_is_wrong_with_another() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let site = site()?;
+    let bundle = site.join_bundle(NODE, "127.0.0.1:9443")?;
+    let (code, said) = run(&site, "iop-node", &["check", "--join", path(&bundle)?])?;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(NODE), "{said}");
+    let text = std::fs::read_to_string(&bundle)?;
+    std::fs::write(&bundle, format!("{text}reconect: {{ interval_sec: 1 }}\n"))?;
+    let (code, said) = run(&site, "iop-node", &["check", "--join", path(&bundle)?])?;
+    assert_eq!(code, 1);
+    assert!(said.contains("reconect"), "{said}");
+    assert!(!said.contains("PRIVATE KEY"), "{said}");
+    Ok(())
+}
+
+// req: SUP-3
+#[test]
+fn reconnect_policies_that_make_no_sense_are_refused() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let site = site()?;
+    let bundle = site.join_bundle(NODE, "127.0.0.1:9443")?;
+    let text = std::fs::read_to_string(&bundle)?;
+    for (policy, good) in [
+        ("max_attempts: -1", false),
+        ("max_attempts: 0, interval_sec: 0", false),
+        ("interval_sec: -5", false),
+        ("max_attempts: 3, interval_sec: 0", true),
+        ("max_attempts: 0, interval_sec: 1", true),
+        ("", true),
+    ] {
+        std::fs::write(&bundle, format!("{text}reconnect: {{ {policy} }}\n"))?;
+        let (code, said) = run(&site, "iop-node", &["check", "--join", path(&bundle)?])?;
+        assert_eq!(code == 0, good, "{policy}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_port_in_use_is_a_start_error() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let bench = Bench::start()?;
+    let taken =
+        EdgeYaml { http: bench.edge.http.clone(), ..yaml() }.with(provider_at("http://127.0.0.1:9/v1"));
+    let file = bench.site.configure(&taken)?;
+    let (code, said) = run(&bench.site, "iop-edge", &["serve", "--config", path(&file)?])?;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("listen.http"), "{said}");
+    Ok(())
+}

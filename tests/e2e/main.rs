@@ -1,0 +1,21 @@
+//! The product as its users meet it: whole processes, real sockets, real certificates.
+//!
+//! Environment: `IOP_TEST_SHARDS` (shards of the Edge, 1), `IOP_TEST_DRIVER` (`io_uring` or `epoll`; else whatever the
+//! kernel allows), `IOP_TEST_PYTHON` (an interpreter with the packages that `cargo xtask test` installs),
+//! `IOP_TEST_MATRIX_ONLY` (leave out what neither shards nor driver can change), `IOP_TEST_KEEP` (keep the directories).
+
+mod cancel;
+mod chat;
+mod cli;
+mod drain;
+mod errors;
+mod framing;
+mod heartbeat;
+mod identity;
+mod matrix;
+mod nodes;
+mod overload;
+mod reconnect;
+mod sdk;
+mod support;
+mod wire;

@@ -1,0 +1,48 @@
+//! One who does not read slows nobody else and fills no memory.
+
+use std::time::{Duration, Instant};
+
+use crate::support::Bench;
+
+/// Resident memory of a process in KiB.
+fn resident_kib(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    Ok(line.split_whitespace().nth(1).unwrap_or_default().parse()?)
+}
+
+// req: WIR-6, HBT-2
+#[test]
+fn a_client_that_reads_nothing_of_50_mb_holds_up_no_stream_on_the_same_link() -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    assert_eq!(bench.chat(true, "")?.status, 200);
+    let pids = [bench.edge.process.pid(), bench.node.pid()];
+    let before = [resident_kib(pids[0])?, resident_kib(pids[1])?];
+    let slow = [bench.begin(false, "raw-body=50m")?, bench.begin(true, "events=100000 bytes=4000")?];
+    // Let them fill whatever can be filled.
+    std::thread::sleep(Duration::from_millis(700));
+
+    let started = Instant::now();
+    let answer = bench.chat(true, "events=150 gap=10ms")?;
+    let took = started.elapsed();
+    assert!(answer.is_done() && answer.whole);
+    assert!(took < Duration::from_millis(2600), "1.5 s of stream took {took:?}");
+    for (pid, before) in pids.iter().zip(before) {
+        let grown = resident_kib(*pid)?.saturating_sub(before);
+        assert!(grown < 24 * 1024, "process {pid} grew by {grown} KiB for streams of a bounded window");
+    }
+    drop(slow);
+    bench.settles()
+}
+
+// req: WIR-6
+#[test]
+fn a_client_that_starts_to_read_late_gets_every_byte() -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    let mut late = bench.begin(false, "raw-body=12m")?;
+    std::thread::sleep(Duration::from_millis(500));
+    let answer = late.answer()?;
+    assert!(answer.whole);
+    assert_eq!(answer.header("x-body-sha256"), Some(&*crate::support::sha256(&answer.body)));
+    bench.settles()
+}

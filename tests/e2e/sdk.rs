@@ -1,0 +1,108 @@
+//! The clients that people have: the newest `openai` SDK; and the engines that they have: llama.cpp's own server.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, bail};
+use iop_tests::{EdgeYaml, Process, ProviderYaml, http, site::path};
+
+use crate::support::{Bench, MODEL, NODE, is_matrix_only, site, yaml};
+
+/// A model that no engine has to download.
+const TINY: &str = "tiny";
+
+/// The interpreter with the SDK tests' packages; `None`, and a line, where there is none and that is no failure.
+fn python() -> anyhow::Result<Option<PathBuf>> {
+    if is_matrix_only() {
+        return Ok(None);
+    }
+    match std::env::var_os("IOP_TEST_PYTHON") {
+        Some(python) => Ok(Some(python.into())),
+        None if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+            bail!("IOP_TEST_PYTHON is not set; `cargo xtask test` makes the environment and sets it")
+        }
+        None => {
+            println!(
+                "skipped: IOP_TEST_PYTHON is not set; `cargo xtask test` makes the environment and sets it"
+            );
+            Ok(None)
+        }
+    }
+}
+
+fn here(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// Runs the SDK's checks against an Edge; what they say is the error.
+fn check(python: &Path, edge: &str, token: &str, model: &str, checks: &str) -> anyhow::Result<()> {
+    let output = Command::new(python)
+        .arg(here("sdk/openai_client.py"))
+        .args([&format!("http://{edge}/v1"), token, model, checks])
+        .output()?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{text}");
+    if !output.status.success() {
+        bail!("sdk/openai_client.py {checks}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_openai_sdk_streams_lists_and_gets_its_typed_errors() -> anyhow::Result<()> {
+    let Some(python) = python()? else { return Ok(()) };
+    let bench = Bench::with(&[], |p| p, |edge| EdgeYaml { limits: "body_bytes: 200000".to_owned(), ..edge })?;
+    check(&python, &bench.edge.http, bench.site.token(), MODEL, "scripted")?;
+    bench.settles()
+}
+
+#[test]
+fn the_openai_sdk_that_leaves_a_stream_stops_the_provider() -> anyhow::Result<()> {
+    let Some(python) = python()? else { return Ok(()) };
+    let bench = Bench::one_slot()?;
+    check(&python, &bench.edge.http, bench.site.token(), MODEL, "leaving")?;
+    bench.settles()?;
+    assert!(bench.seen("aborts_seen")? >= 1);
+    Ok(())
+}
+
+/// llama.cpp's own HTTP server with a model of random weights.
+fn engine(python: &Path, dir: &Path) -> anyhow::Result<(Process, String)> {
+    let model = dir.join("tiny.gguf");
+    let made = Command::new(python).arg(here("engine/make_tiny_gguf.py")).arg(&model).output()?;
+    if !made.status.success() {
+        bail!("make_tiny_gguf.py: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let script = here("engine/xllama_server.py");
+    let args = [path(&script)?, path(&model)?, &port.to_string()];
+    let mut process = Process::start("engine", python, &args, &[], dir)?;
+    process.wait_for("listening").context("llama.cpp's server")?;
+    Ok((process, format!("http://127.0.0.1:{port}/v1")))
+}
+
+#[test]
+fn a_real_engine_streams_its_tokens_through_node_and_edge() -> anyhow::Result<()> {
+    let Some(python) = python()? else { return Ok(()) };
+    let site = site()?;
+    let (_engine, url) = engine(&python, site.dir())?;
+    let edge = site.edge(&yaml().with(ProviderYaml::new("llama", NODE, &url, TINY)))?;
+    let _node = site.node(NODE, &edge)?;
+
+    let mut body = http::chat_body(TINY, true, "");
+    body["max_tokens"] = 24.into();
+    body["stream_options"] = serde_json::json!({ "include_usage": true });
+    let answer = http::chat(&edge.http, site.token(), &body)?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.is_done() && answer.whole, "{}", answer.text());
+    let tokens = answer.events().iter().filter(|event| event.contains("\"content\"")).count();
+    assert!(tokens >= 8, "a token at a time: {}", answer.text());
+    assert!(
+        answer.text().contains("\"finish_reason\":\"length\"")
+            || answer.text().contains("\"finish_reason\":\"stop\"")
+    );
+    check(&python, &edge.http, site.token(), TINY, "engine")
+}

@@ -1,0 +1,188 @@
+//! A Node made by hand: it speaks the wire and does with it what the real one never would.
+
+use std::{
+    io::{ErrorKind as IoErrorKind, Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use bytes::{Bytes, BytesMut};
+use iop_tests::{Edge, Site};
+use proto::{
+    frame::Decoder,
+    message::{
+        ErrorKind, ExecutionError, Header, Message, NodeReadyRequest, NodeReadyResponse, RegisterRequest,
+        RegisterResponse, StreamNo, TunnelFrame, TunnelFrameKind, TunnelRequest,
+    },
+};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
+
+use super::certs::{self, Identity};
+
+/// How long a message may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// One read of the socket waits for so long.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A connection to the Edge's Node port.
+pub struct FakeNode {
+    tls: StreamOwned<ClientConnection, TcpStream>,
+    decoder: Decoder,
+    received: BytesMut,
+    /// What the Edge said last before it closed.
+    pub goodbye: Option<String>,
+}
+
+impl FakeNode {
+    /// Dials with the certificate of the Node `name`.
+    pub fn dial(site: &Site, edge: &Edge, name: &str) -> anyhow::Result<Self> {
+        let bundle = site.join_bundle(name, &edge.node)?;
+        Self::dial_as(&edge.node, certs::client(Some(&Identity::of_bundle(&bundle)?))?)
+    }
+
+    /// Dials with any TLS configuration. On TLS 1.3 a refusal shows at the first read.
+    pub fn dial_as(address: &str, config: Arc<ClientConfig>) -> anyhow::Result<Self> {
+        let socket = TcpStream::connect(address)?;
+        socket.set_nodelay(true)?;
+        let connection = ClientConnection::new(config, ServerName::try_from("localhost")?)?;
+        let mut tls = StreamOwned::new(connection, socket);
+        while tls.conn.is_handshaking() {
+            tls.conn.complete_io(&mut tls.sock)?;
+        }
+        tls.sock.set_read_timeout(Some(TICK))?;
+        Ok(Self { tls, decoder: Decoder::default(), received: BytesMut::new(), goodbye: None })
+    }
+
+    /// Dials, registers and becomes ready.
+    pub fn ready(site: &Site, edge: &Edge, name: &str) -> anyhow::Result<Self> {
+        let mut node = Self::dial(site, edge, name)?;
+        let registered = node.register(name)?;
+        ensure!(matches!(registered, RegisterResponse::Accepted { .. }), "{registered:?}");
+        let ready = node.ask_ready(name)?;
+        ensure!(ready.ready, "{ready:?}");
+        Ok(node)
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.tls.write_all(bytes)?;
+        Ok(self.tls.flush()?)
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &Message) -> anyhow::Result<()> {
+        let mut out = Vec::new();
+        message.encode(&mut out);
+        self.send_raw(&out)
+    }
+
+    /// Sends an envelope of these bytes.
+    pub fn send_frame(&mut self, envelope: &[u8]) -> anyhow::Result<()> {
+        let mut out = u32::try_from(envelope.len())?.to_be_bytes().to_vec();
+        out.extend_from_slice(envelope);
+        self.send_raw(&out)
+    }
+
+    /// Sends a tunnel frame.
+    pub fn frame(&mut self, stream: StreamNo, sequence: u64, kind: TunnelFrameKind) -> anyhow::Result<()> {
+        self.send(&Message::TunnelFrame(TunnelFrame { stream, sequence, kind }))
+    }
+
+    /// Sends a whole answer of status 200, from sequence number 0.
+    pub fn answer(&mut self, stream: StreamNo, body: &str) -> anyhow::Result<()> {
+        self.frame(stream, 0, start("application/json"))?;
+        self.frame(stream, 1, TunnelFrameKind::Body(Bytes::copy_from_slice(body.as_bytes())))?;
+        self.frame(stream, 2, TunnelFrameKind::End)
+    }
+
+    /// Sends the terminal of a cancelled run.
+    pub fn cancelled(&mut self, stream: StreamNo, sequence: u64) -> anyhow::Result<()> {
+        let error = ExecutionError::new(ErrorKind::Cancelled, "cancelled");
+        self.frame(stream, sequence, TunnelFrameKind::Error(error))
+    }
+
+    /// The next message within `within`, heartbeats answered and left out; `None` when there was none. An error when the
+    /// connection has ended.
+    pub fn poll(&mut self, within: Duration) -> anyhow::Result<Option<Message>> {
+        let end = Instant::now() + within;
+        loop {
+            while let Some(frame) = self.decoder.next(&mut self.received)? {
+                match Message::decode(frame)? {
+                    Message::HeartbeatPing => self.send(&Message::HeartbeatPong)?,
+                    Message::HeartbeatPong => {}
+                    Message::Goodbye(goodbye) => self.goodbye = Some(goodbye.reason),
+                    message => return Ok(Some(message)),
+                }
+            }
+            if Instant::now() > end {
+                return Ok(None);
+            }
+            let mut buffer = vec![0; 64 * 1024];
+            match self.tls.read(&mut buffer) {
+                Ok(0) => bail!("the edge closed the connection ({:?})", self.goodbye),
+                Ok(n) => self.received.extend_from_slice(&buffer[..n]),
+                Err(error) if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) => {}
+                Err(error) => return Err(error).context("the connection broke"),
+            }
+        }
+    }
+
+    /// The next message; heartbeats as in [`Self::poll`].
+    pub fn next(&mut self) -> anyhow::Result<Message> {
+        self.poll(PATIENCE)?.context("the edge says nothing")
+    }
+
+    /// Waits for a tunnel request and gives it; credit on the way is left out.
+    pub fn request(&mut self) -> anyhow::Result<TunnelRequest> {
+        loop {
+            match self.next()? {
+                Message::TunnelRequest(request) => return Ok(request),
+                Message::Credit(_) => {}
+                other => bail!("expected a tunnel request, got {}", other.name()),
+            }
+        }
+    }
+
+    /// Waits until the Edge has closed; why, as its goodbye said.
+    pub fn wait_closed(&mut self) -> anyhow::Result<Option<String>> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if self.poll(Duration::from_millis(200)).is_err() {
+                return Ok(self.goodbye.take());
+            }
+        }
+        bail!("the edge keeps the connection")
+    }
+
+    /// Claims `name`.
+    pub fn register(&mut self, name: &str) -> anyhow::Result<RegisterResponse> {
+        self.send(&Message::RegisterRequest(RegisterRequest {
+            node_id: name.parse()?,
+            agent_version: "fake".to_owned(),
+            token: String::new(),
+        }))?;
+        match self.next()? {
+            Message::RegisterResponse(response) => Ok(response),
+            other => bail!("expected the answer to a registration, got {}", other.name()),
+        }
+    }
+
+    /// Says that `name` is ready.
+    pub fn ask_ready(&mut self, name: &str) -> anyhow::Result<NodeReadyResponse> {
+        self.send(&Message::NodeReadyRequest(NodeReadyRequest { node_id: name.parse()? }))?;
+        match self.next()? {
+            Message::NodeReadyResponse(response) => Ok(response),
+            other => bail!("expected the answer to ready, got {}", other.name()),
+        }
+    }
+}
+
+/// RESPONSE_START with status 200.
+pub fn start(content_type: &'static str) -> TunnelFrameKind {
+    let headers =
+        vec![Header { name: "content-type".to_owned(), value: Bytes::from_static(content_type.as_bytes()) }];
+    TunnelFrameKind::ResponseStart { status: 200, headers }
+}

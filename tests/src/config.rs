@@ -1,0 +1,138 @@
+//! An `edge.yaml` for a test, in the words of the configuration's documentation.
+
+use std::fmt::Write;
+
+/// One provider and the Node it is on.
+#[derive(Clone, Debug)]
+pub struct ProviderYaml {
+    /// Provider id.
+    pub id: String,
+    /// Node id.
+    pub node: String,
+    /// `http://host:port/v1`.
+    pub base_url: String,
+    /// Models it serves, by its own names.
+    pub models: Vec<String>,
+    /// Slots.
+    pub capacity: u32,
+    /// Further keys, as flow YAML such as `request_timeout_ms: 2000, priority: 1`.
+    pub extra: String,
+}
+
+impl ProviderYaml {
+    /// A provider with 4 slots that serves `model`.
+    pub fn new(id: &str, node: &str, base_url: &str, model: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            node: node.to_owned(),
+            base_url: base_url.to_owned(),
+            models: vec![model.to_owned()],
+            capacity: 4,
+            extra: String::new(),
+        }
+    }
+}
+
+/// The whole file.
+#[derive(Clone, Debug)]
+pub struct EdgeYaml {
+    /// `listen.http`; port 0 takes a free one.
+    pub http: String,
+    /// `listen.node`, likewise.
+    pub node: String,
+    /// `edge.shards`.
+    pub shards: usize,
+    /// `limits`, as flow YAML without braces.
+    pub limits: String,
+    /// `provider_pool`, as flow YAML without braces.
+    pub pool: String,
+    /// Providers, by Node in order of appearance.
+    pub providers: Vec<ProviderYaml>,
+    /// Models and their provider ids.
+    pub models: Vec<(String, Vec<String>)>,
+    /// Further top-level YAML.
+    pub extra: String,
+}
+
+impl EdgeYaml {
+    /// One shard, no model and no provider.
+    pub fn new() -> Self {
+        Self {
+            http: "127.0.0.1:0".to_owned(),
+            node: "127.0.0.1:0".to_owned(),
+            shards: 1,
+            limits: String::new(),
+            pool: String::new(),
+            providers: Vec::new(),
+            models: Vec::new(),
+            extra: String::new(),
+        }
+    }
+
+    /// Adds a provider, and a model of each name it serves unless there is one already.
+    #[must_use]
+    pub fn with(mut self, provider: ProviderYaml) -> Self {
+        for model in &provider.models {
+            match self.models.iter_mut().find(|(id, _)| id == model) {
+                Some((_, providers)) => providers.push(provider.id.clone()),
+                None => self.models.push((model.clone(), vec![provider.id.clone()])),
+            }
+        }
+        self.providers.push(provider);
+        self
+    }
+
+    /// The file's text. `tokens` is the list under `openai.principal_tokens`.
+    pub fn render(&self, edge: &str, tokens: &str) -> String {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let list = |items: &[String]| items.iter().map(|i| quoted(i)).collect::<Vec<_>>().join(", ");
+        let mut yaml = format!(
+            "edge: {{ name: {edge}, shards: {} }}\n\
+             listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\" }}\n\
+             identity: {{ cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt }}\n\
+             limits: {{ {} }}\nprovider_pool: {{ {} }}\n\
+             openai:\n  enabled: true\n  provider_id: test\n  principal_tokens:\n{tokens}",
+            self.shards, self.http, self.node, self.limits, self.pool
+        );
+        yaml.push_str("models:\n");
+        for (id, providers) in &self.models {
+            let _infallible =
+                writeln!(yaml, "  - {{ id: {}, providers: [{}] }}", quoted(id), list(providers));
+        }
+        yaml.push_str("nodes:\n");
+        let mut nodes: Vec<&str> = Vec::new();
+        for provider in &self.providers {
+            if !nodes.contains(&&*provider.node) {
+                nodes.push(&provider.node);
+            }
+        }
+        for node in nodes {
+            let of_node = || self.providers.iter().filter(|p| p.node == node);
+            let _infallible = writeln!(yaml, "  - id: {node}\n    adapters:");
+            for provider in of_node() {
+                let _infallible =
+                    writeln!(yaml, "      - {{ name: {}-adapter, type: openai_compat }}", provider.id);
+            }
+            yaml.push_str("    providers:\n");
+            for p in of_node() {
+                let extra = if p.extra.is_empty() { String::new() } else { format!(", {}", p.extra) };
+                let _infallible = writeln!(
+                    yaml,
+                    "      - {{ id: {0}, type: openai_compat, category: local_inference, adapter: {0}-adapter, base_url: {1}, models: [{2}], capacity: {3}{extra} }}",
+                    p.id,
+                    quoted(&p.base_url),
+                    list(&p.models),
+                    p.capacity
+                );
+            }
+        }
+        yaml.push_str(&self.extra);
+        yaml
+    }
+}
+
+impl Default for EdgeYaml {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,263 @@
+//! A client that keeps out of the way: requests as bytes, answers as bytes, each with a generous bound.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+
+/// No test waits longer for one read.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// Head as text, lower case names not guaranteed.
+    pub head: String,
+    /// Body after chunk decoding.
+    pub body: Vec<u8>,
+    /// Whether the body ended as its framing says.
+    pub whole: bool,
+}
+
+impl Answer {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The payload of each `data:` line of an event stream, in order.
+    pub fn events(&self) -> Vec<String> {
+        let data = |line: &str| line.strip_prefix("data:").map(|data| data.trim().to_owned());
+        self.text().lines().filter_map(data).collect()
+    }
+
+    /// Whether an event stream came to its `[DONE]`.
+    pub fn is_done(&self) -> bool {
+        self.events().iter().any(|event| event == "[DONE]")
+    }
+
+    /// The `error` objects among the events of a stream.
+    pub fn error_events(&self) -> Vec<serde_json::Value> {
+        let parsed = |event: &String| serde_json::from_str::<serde_json::Value>(event).ok();
+        self.events().iter().filter_map(parsed).filter_map(|event| event.get("error").cloned()).collect()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// It is not JSON.
+    pub fn json(&self) -> anyhow::Result<serde_json::Value> {
+        serde_json::from_slice(&self.body).with_context(|| self.text())
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+/// A connection for raw requests.
+#[derive(Debug)]
+pub struct Raw {
+    /// The socket.
+    pub stream: TcpStream,
+    rest: Vec<u8>,
+}
+
+impl Raw {
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    /// Nothing listens.
+    pub fn connect(address: &str) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, rest: Vec::new() })
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        Ok(self.stream.write_all(bytes.as_ref())?)
+    }
+
+    /// Reads until the buffer has a head and gives it, with what came behind it left in place.
+    ///
+    /// # Errors
+    /// The connection ends first.
+    pub fn read_head(&mut self) -> anyhow::Result<String> {
+        loop {
+            if let Some(end) = find(&self.rest, b"\r\n\r\n") {
+                let head: Vec<u8> = self.rest.drain(..end + 4).collect();
+                return Ok(String::from_utf8(head)?);
+            }
+            if self.fill()? == 0 {
+                bail!("the connection ended in the head: {:?}", String::from_utf8_lossy(&self.rest));
+            }
+        }
+    }
+
+    /// Reads a whole answer.
+    ///
+    /// # Errors
+    /// There is no head, or a read takes too long. A body that ends early is no error: see [`Answer::whole`].
+    pub fn answer(&mut self) -> anyhow::Result<Answer> {
+        let head = self.read_head()?;
+        self.body_of(head)
+    }
+
+    /// Reads the body that belongs to `head`, which [`Raw::read_head`] gave.
+    ///
+    /// # Errors
+    /// The head has no status, or a read takes too long.
+    pub fn body_of(&mut self, head: String) -> anyhow::Result<Answer> {
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).with_context(|| head.clone())?;
+        let mut answer = Answer { status, head, body: Vec::new(), whole: false };
+        if answer.header("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked")) {
+            answer.whole = self.chunked(&mut answer.body)?;
+        } else if let Some(length) = answer.header("content-length").and_then(|v| v.parse::<usize>().ok()) {
+            while self.rest.len() < length && self.fill()? > 0 {}
+            answer.whole = self.rest.len() >= length;
+            answer.body = self.rest.drain(..length.min(self.rest.len())).collect();
+        } else {
+            while self.fill()? > 0 {}
+            answer.body = std::mem::take(&mut self.rest);
+            answer.whole = true;
+        }
+        Ok(answer)
+    }
+
+    fn chunked(&mut self, body: &mut Vec<u8>) -> anyhow::Result<bool> {
+        loop {
+            let Some(end) = self.until(b"\r\n")? else { return Ok(false) };
+            let line: Vec<u8> = self.rest.drain(..end + 2).collect();
+            let size = usize::from_str_radix(std::str::from_utf8(&line)?.trim(), 16)?;
+            while self.rest.len() < size + 2 {
+                if self.fill()? == 0 {
+                    body.append(&mut self.rest);
+                    return Ok(false);
+                }
+            }
+            body.extend(self.rest.drain(..size));
+            self.rest.drain(..2);
+            if size == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Reads until `mark` is in what was read and not yet taken.
+    ///
+    /// # Errors
+    /// The connection ends first, or a read takes too long.
+    pub fn wait_for(&mut self, mark: &str) -> anyhow::Result<()> {
+        match self.until(mark.as_bytes())? {
+            Some(_) => Ok(()),
+            None => bail!("the connection ended before `{mark}`: {:?}", String::from_utf8_lossy(&self.rest)),
+        }
+    }
+
+    fn until(&mut self, mark: &[u8]) -> anyhow::Result<Option<usize>> {
+        loop {
+            if let Some(end) = find(&self.rest, mark) {
+                return Ok(Some(end));
+            }
+            if self.fill()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads once; 0 = the end, a reset included.
+    ///
+    /// # Errors
+    /// Nothing came within [`PATIENCE`].
+    pub fn fill(&mut self) -> anyhow::Result<usize> {
+        let mut buffer = vec![0; 64 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(n) => {
+                self.rest.extend_from_slice(&buffer[..n]);
+                Ok(n)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What was read and not yet taken.
+    pub fn buffered(&self) -> &[u8] {
+        &self.rest
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|w| w == needle)
+}
+
+/// The bytes of a chat completion request.
+pub fn chat_request(token: &str, body: &serde_json::Value) -> Vec<u8> {
+    post("/v1/chat/completions", token, body.to_string().as_bytes())
+}
+
+/// The bytes of a POST with a JSON body.
+pub fn post(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
+    let mut request = format!(
+        "POST {path} HTTP/1.1\r\nhost: edge\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+/// A chat completion body for `model`; `script` steers the scripted provider.
+pub fn chat_body(model: &str, stream: bool, script: &str) -> serde_json::Value {
+    let mut body = serde_json::json!({
+        "model": model, "stream": stream, "messages": [{"role": "user", "content": "Hello"}],
+    });
+    if !script.is_empty() {
+        body["user"] = format!("perf:{script}").into();
+    }
+    body
+}
+
+/// One chat completion on a connection of its own.
+///
+/// # Errors
+/// As [`Raw::answer`].
+pub fn chat(address: &str, token: &str, body: &serde_json::Value) -> anyhow::Result<Answer> {
+    let mut raw = Raw::connect(address)?;
+    raw.send(chat_request(token, body))?;
+    raw.answer()
+}
+
+/// A GET on a connection of its own.
+///
+/// # Errors
+/// As [`Raw::answer`].
+pub fn get(address: &str, path: &str, token: Option<&str>) -> anyhow::Result<Answer> {
+    let mut raw = Raw::connect(address)?;
+    let auth = token.map_or_else(String::new, |t| format!("authorization: Bearer {t}\r\n"));
+    raw.send(format!("GET {path} HTTP/1.1\r\nhost: edge\r\nconnection: close\r\n{auth}\r\n"))?;
+    raw.answer()
+}
+
+/// The value of a metric line whose name and labels are `series`.
+pub fn metric(metrics: &str, series: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| {
+        let (name, value) = line.rsplit_once(' ')?;
+        (name == series).then(|| value.parse().ok())?
+    })
+}

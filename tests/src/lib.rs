@@ -1,0 +1,12 @@
+//! The harness: the product's own programs as processes on this machine, with a throw-away PKI and configuration.
+//!
+//! It shares no code with the product: it knows the command lines, the files and the log lines that people see.
+
+pub mod config;
+pub mod http;
+pub mod process;
+pub mod site;
+
+pub use config::{EdgeYaml, ProviderYaml};
+pub use process::Process;
+pub use site::{Edge, Provider, Site};

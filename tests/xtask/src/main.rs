@@ -1,0 +1,35 @@
+//! Contributor commands. Each prints the plain command lines it runs, so that nobody needs this tool to understand it.
+
+mod ci;
+mod cmd;
+mod dev;
+mod python;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+/// IOP contributor commands.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build and run Edge, Node and a provider here, and stream one completion.
+    Dev(dev::Options),
+    /// Run every test: unit, whole-process, SDKs.
+    Test(test::Options),
+    /// What CI runs: format, clippy, docs, tests, the README's quickstart.
+    Ci,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Dev(options) => dev::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::Ci => ci::run(),
+    }
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask test`: every test, as the README's test command.
+
+use anyhow::Context;
+
+use crate::{cmd, python};
+
+/// Options of `test`.
+#[derive(Debug, Default, clap::Args)]
+pub struct Options {
+    /// Leave out what needs Python packages.
+    #[arg(long)]
+    no_python: bool,
+}
+
+/// The whole-process suite runs under each of these: shards of the Edge, driver of Edge and Node.
+const MATRIX: [(&str, &str); 4] = [("1", "io_uring"), ("2", "io_uring"), ("1", "epoll"), ("2", "epoll")];
+
+/// Runs them.
+///
+/// # Errors
+/// One fails.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    cmd::run("cargo", &["test", "--workspace", "--exclude", "iop-tests"])?;
+    cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf", "-p", "xtask"])?;
+    let python = if options.no_python { None } else { Some(python::environment()?) };
+    for (index, (shards, driver)) in MATRIX.iter().enumerate() {
+        let mut env = vec![("IOP_TEST_SHARDS", *shards), ("IOP_TEST_DRIVER", *driver)];
+        // The clients do not see shards or drivers: once is enough, on the first row.
+        let first = index == 0;
+        let python = python.as_ref().map(|p| p.to_str().context("a path that is not UTF-8")).transpose()?;
+        if let Some(python) = python {
+            env.push(("IOP_TEST_PYTHON", python));
+        }
+        if !first {
+            env.push(("IOP_TEST_MATRIX_ONLY", "1"));
+        }
+        cmd::run_with("cargo", &["test", "-p", "iop-tests"], &env)?;
+    }
+    Ok(())
+}
