@@ -135,7 +135,7 @@ impl ControlLoop {
                 self.machine.handle(now(), input);
             }
             ToControl::Register { shard, input } => {
-                if let Input::Register { connection, .. } = &input {
+                if let Input::Register { connection, .. } | Input::Ready { connection, .. } = &input {
                     self.connections.insert(*connection, shard);
                 }
                 self.machine.handle(now(), input);

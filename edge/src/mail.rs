@@ -16,11 +16,11 @@ use crate::lease::Lease;
 pub enum ToControl {
     /// Passed to the machine as it is.
     Input(Input),
-    /// A connection's registration; later answers about this connection go to `shard`.
+    /// A connection's registration, or its word that it is ready; this and later answers about the connection go to `shard`.
     Register {
         /// Shard that owns the connection.
         shard: usize,
-        /// [`Input::Register`].
+        /// [`Input::Register`] or [`Input::Ready`].
         input: Input,
     },
     /// Shut down: no more work will come.
@@ -54,7 +54,7 @@ pub enum ToShard {
     Cancel(ConnectionId, LeaseId),
     /// From a request's shard: so many body bytes were passed on.
     Release(ConnectionId, LeaseId, usize),
-    /// From a connection's shard, for the request's shard: one frame of a run and its sequence number.
+    /// From a connection's shard, for the request's shard: one frame of a run, and its number among those passed on.
     Frame(RequestId, LeaseId, u64, Frame),
     /// The process drains: no new requests, streams may finish.
     Drain,
@@ -91,8 +91,6 @@ pub enum Frame {
     },
     /// Body bytes.
     Body(Bytes),
-    /// Observation only.
-    Usage(proto::message::Usage),
     /// The answer is complete.
     End,
     /// The Node broke the frame order; the run is being cancelled.

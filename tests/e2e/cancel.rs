@@ -56,7 +56,7 @@ fn a_client_that_leaves_at_any_later_point_stops_the_provider_and_frees_the_slot
         (true, "prefill=60s", "\r\n\r\n"),
         (true, "events=100000 gap=5ms", "data:"),
         (true, "events=20 stall-after=3", "data:"),
-        (false, "raw-body=50m", "\r\n\r\n"),
+        (true, "events=100000 bytes=4000", "data:"),
     ] {
         for by_reset in [false, true] {
             let mut client = bench.begin(stream, script)?;

@@ -30,7 +30,7 @@ fn every_shape_of_answer_is_byte_for_byte_the_providers() -> anyhow::Result<()> 
     for (stream, script) in [
         (true, ""),
         (true, "events=200 reasoning=3 extras usage=always"),
-        (true, "events=40 crlf bom ping=1 prefill=20"),
+        (true, "events=40 crlf bom"),
         (true, "events=6 split=byte"),
         (true, "events=60 join=7 chunk=13"),
         (true, "events=20 gap=2ms"),
@@ -111,7 +111,7 @@ fn large_answers_arrive_whole_in_every_framing() -> anyhow::Result<()> {
 fn a_body_of_5_mb_reaches_the_provider_whole_however_it_is_framed() -> anyhow::Result<()> {
     let bench = Bench::start()?;
     let mut body = http::chat_body(MODEL, false, "");
-    body["messages"][0]["content"] = "naïve 你好🌍 ".repeat(250_000).into();
+    body["messages"][0]["content"] = "naïve 你好🌍 ".repeat(280_000).into();
     let body = body.to_string().into_bytes();
     assert!(body.len() > 5_000_000);
 
@@ -152,11 +152,12 @@ fn end_to_end_fields_pass_and_everything_of_the_hop_or_of_ours_stays_behind() ->
     let mut client = bench.client()?;
     client.send(format!(
         "POST /v1/chat/completions?api-version=7 HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\
-         X-Api-Key: client-secret-1\r\nApi-Key: client-secret-2\r\nCookie: session=client-secret-3\r\n\
+         X-Api-Key: {}\r\nApi-Key: client-secret-2\r\nCookie: session=client-secret-3\r\n\
          Proxy-Authorization: Basic client-secret-4\r\nX-Iop-Provider: spoofed\r\nX-Iop-Run: spoofed\r\n\
          Connection: keep-alive, X-Nominated\r\nX-Nominated: hop\r\nTE: trailers\r\nUpgrade: h2c\r\nKeep-Alive: timeout=5\r\n\
          Accept-Encoding: gzip, br\r\nX-Trace: abc\r\nX-Trace: def\r\nOpenAI-Organization: org\r\nAccept: text/event-stream\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        bench.site.token(),
         bench.site.token(),
         body.len()
     ))?;

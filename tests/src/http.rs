@@ -114,8 +114,13 @@ impl Raw {
     /// # Errors
     /// There is no head, or a read takes too long. A body that ends early is no error: see [`Answer::whole`].
     pub fn answer(&mut self) -> anyhow::Result<Answer> {
-        let head = self.read_head()?;
-        self.body_of(head)
+        loop {
+            let head = self.read_head()?;
+            // RFC 9110 section 15.2: any number of interim responses may come first.
+            if !head.starts_with("HTTP/1.1 1") {
+                return self.body_of(head);
+            }
+        }
     }
 
     /// Reads the body that belongs to `head`, which [`Raw::read_head`] gave.
@@ -203,7 +208,7 @@ impl Raw {
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|w| w == needle)
+    if needle.is_empty() { Some(0) } else { haystack.windows(needle.len()).position(|w| w == needle) }
 }
 
 /// The bytes of a chat completion request.

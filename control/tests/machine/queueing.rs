@@ -69,6 +69,30 @@ fn a_blocked_head_never_stops_a_follower_that_can_run() {
     );
 }
 
+// req: POL-9
+#[test]
+fn what_waits_behind_a_blocked_head_does_not_overtake_older_ones_of_another_kind() {
+    run(
+        "
+        node n1 p1 p2
+        group m p1 p2
+        ",
+        &format!(
+            "{CONNECTED}
+            admit r1 m                   => grant r1 l1 p1
+            admit r2 m                   => grant r2 l2 p2
+            admit r3 m needs=1 avoid=p1  =>
+            admit r4 m                   =>
+            admit r5 m needs=1           =>
+            end l1 c1                    => grant r4 l3 p1
+            end l3 c1                    => grant r5 l4 p1
+            end l4 c1                    =>
+            end l2 c1                    => grant r3 l5 p2
+            "
+        ),
+    );
+}
+
 // req: POL-5
 #[test]
 fn the_bound_counts_all_pending_requests_and_refuses_the_newest_at_once() {

@@ -1,6 +1,7 @@
 //! One TCP connection on a shard.
 
 use std::{
+    cell::UnsafeCell,
     future::Future,
     io,
     net::{Shutdown, SocketAddr},
@@ -13,10 +14,7 @@ use bytes::BytesMut;
 use futures::future::{Either, select};
 use monoio::{
     buf::IoBuf,
-    io::{
-        AsyncReadRent, AsyncWriteRent, CancelableAsyncReadRent, CancelableAsyncWriteRent, Canceller,
-        OwnedReadHalf, OwnedWriteHalf, Splitable,
-    },
+    io::{AsyncReadRent, AsyncWriteRent, CancelableAsyncReadRent, CancelableAsyncWriteRent, Canceller},
     net::TcpStream,
 };
 
@@ -36,12 +34,36 @@ pub enum WriteFault {
 
 /// A connected TCP stream with Nagle off.
 ///
-/// Inside it is always split the runtime's way (two halves over one shared descriptor), so that a readiness watch can
-/// stay armed while writes go on: re-arming one per relayed event would cost two ring operations each.
+/// Inside it is always shared the way the runtime's own split does it, so that a readiness watch can stay armed while
+/// writes go on: re-arming one per relayed event would cost two ring operations each. (The runtime's write half itself
+/// will not do: its drop sends FIN, which would make a clean end out of [`Stream::reset_on_close`].)
 pub struct Stream {
-    read: OwnedReadHalf<TcpStream>,
-    write: OwnedWriteHalf<TcpStream>,
+    shared: Shared,
     peer: SocketAddr,
+}
+
+/// One descriptor, used by a reader and a writer on one thread.
+#[derive(Clone)]
+struct Shared(Rc<UnsafeCell<TcpStream>>);
+
+impl Shared {
+    fn get(&self) -> &TcpStream {
+        // SAFETY: the stream's methods only clone the descriptor out of it into an operation; no borrow of its fields is
+        // ever kept, nothing is written to them, and all holders are on one thread.
+        #[expect(unsafe_code, reason = "reads and writes of one socket at the same time")]
+        unsafe {
+            &*self.0.get()
+        }
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "the runtime's traits ask for `&mut` and use it as `&`")]
+    fn get_mut(&self) -> &mut TcpStream {
+        // SAFETY: as in `get`.
+        #[expect(unsafe_code, reason = "as in `get`")]
+        unsafe {
+            &mut *self.0.get()
+        }
+    }
 }
 
 impl std::fmt::Debug for Stream {
@@ -53,8 +75,8 @@ impl std::fmt::Debug for Stream {
 impl Stream {
     pub(super) fn new(inner: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         inner.set_nodelay(true)?;
-        let (read, write) = inner.into_split();
-        Ok(Self { read, write, peer })
+        let shared = Shared(Rc::new(UnsafeCell::new(inner)));
+        Ok(Self { shared, peer })
     }
 
     /// Takes a std stream, in whatever blocking mode it is.
@@ -67,25 +89,11 @@ impl Stream {
         Self::new(TcpStream::from_std(stream)?, peer)
     }
 
-    fn socket(&self) -> &TcpStream {
-        // SAFETY: nobody keeps a reference into the cell: the halves' methods only clone the descriptor out of it into
-        // an operation, on this one thread, and never hold a borrow of the stream's fields.
-        #[expect(unsafe_code, reason = "the runtime offers readiness and options on the whole stream only")]
-        unsafe {
-            &*self.read.0.get()
-        }
-    }
-
     /// A future that owns its hold on the descriptor and ends when [`Stream::try_read`] has something to say. It may
     /// stay pending while this stream is written to, and may be dropped freely.
     pub fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {
-        let shared = Rc::clone(&self.read.0);
-        async move {
-            // SAFETY: as in `socket`; the `Rc` keeps the stream alive for as long as this future is.
-            #[expect(unsafe_code, reason = "as in `socket`")]
-            let socket = unsafe { &*shared.get() };
-            socket.readable(false).await
-        }
+        let shared = self.shared.clone();
+        async move { shared.get().readable(false).await }
     }
 
     /// The peer's address.
@@ -98,12 +106,12 @@ impl Stream {
     /// # Errors
     /// The socket is dead.
     pub fn set_user_timeout(&self, timeout: Duration) -> io::Result<()> {
-        sys::with_socket(self.socket(), |s| s.set_tcp_user_timeout(Some(timeout)))
+        sys::with_socket(self.shared.get(), |s| s.set_tcp_user_timeout(Some(timeout)))
     }
 
     /// Makes the coming close send RST instead of FIN, so that the peer cannot take what it has for a whole answer.
     pub fn reset_on_close(&self) {
-        let _set = sys::with_socket(self.socket(), |s| s.set_linger(Some(Duration::ZERO)));
+        let _set = sys::with_socket(self.shared.get(), |s| s.set_linger(Some(Duration::ZERO)));
     }
 
     /// Waits until [`Stream::try_read`] has something to say (data, end or error). Holds no buffer; may be dropped freely.
@@ -111,7 +119,7 @@ impl Stream {
     /// # Errors
     /// The poll itself failed.
     pub async fn readable(&self) -> io::Result<()> {
-        self.socket().readable(false).await
+        self.shared.get().readable(false).await
     }
 
     /// Appends at most `max` bytes without waiting. `None` = nothing there, `Some(0)` = end of stream.
@@ -119,7 +127,7 @@ impl Stream {
     /// # Errors
     /// The connection broke.
     pub fn try_read(&self, buffer: &mut BytesMut, max: usize) -> io::Result<Option<usize>> {
-        sys::try_receive(self.socket(), buffer, max)
+        sys::try_receive(self.shared.get(), buffer, max)
     }
 
     /// Waits for data and appends at most `max` bytes; 0 = end of stream. May be dropped freely.
@@ -138,7 +146,7 @@ impl Stream {
     /// Completion read into the spare capacity of `buffer`. The data is lost when the future is dropped, so it may be
     /// dropped only to close the stream.
     pub async fn read(&mut self, buffer: BytesMut) -> (io::Result<usize>, BytesMut) {
-        read_spare(&mut self.read, buffer).await
+        read_spare(self.shared.get_mut(), buffer).await
     }
 
     /// Writes all of `buffer` and gives it back.
@@ -147,27 +155,27 @@ impl Stream {
     /// [`WriteFault::Stalled`] at `deadline`, [`WriteFault::Io`] when the connection broke; either way unknown bytes
     /// have been sent and the stream is of no use any more.
     pub async fn write_all<B: IoBuf>(&mut self, buffer: B, deadline: Instant) -> (Result<(), WriteFault>, B) {
-        write_all(&mut self.write, buffer, deadline).await
+        write_all(self.shared.get_mut(), buffer, deadline).await
     }
 
     /// Sends FIN.
     pub fn shutdown_write(&self) {
-        let _shut = sys::with_socket(self.socket(), |s| s.shutdown(Shutdown::Write));
+        let _shut = sys::with_socket(self.shared.get(), |s| s.shutdown(Shutdown::Write));
     }
 
     /// Splits for full duplex: a reader task and a writer task on the same shard.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         let canceller = Canceller::new();
         (
-            ReadHalf { inner: self.read, cancel: canceller.handle() },
-            WriteHalf { inner: self.write, canceller: Some(canceller) },
+            ReadHalf { shared: self.shared.clone(), cancel: canceller.handle() },
+            WriteHalf { shared: self.shared, canceller: Some(canceller) },
         )
     }
 }
 
 /// The reading half of a split stream.
 pub struct ReadHalf {
-    inner: OwnedReadHalf<TcpStream>,
+    shared: Shared,
     cancel: monoio::io::CancelHandle,
 }
 
@@ -184,14 +192,15 @@ impl ReadHalf {
         let start = buffer.len();
         let room = buffer.capacity() - start;
         let handle = self.cancel.clone();
-        let (result, slice) = self.inner.cancelable_read(buffer.slice_mut_from(start, room), handle).await;
+        let (result, slice) =
+            self.shared.get_mut().cancelable_read(buffer.slice_mut_from(start, room), handle).await;
         (result, slice.into_inner())
     }
 }
 
 /// The writing half of a split stream.
 pub struct WriteHalf {
-    inner: OwnedWriteHalf<TcpStream>,
+    shared: Shared,
     canceller: Option<Canceller>,
 }
 
@@ -207,12 +216,12 @@ impl WriteHalf {
     /// # Errors
     /// As [`Stream::write_all`].
     pub async fn write_all<B: IoBuf>(&mut self, buffer: B, deadline: Instant) -> (Result<(), WriteFault>, B) {
-        write_all(&mut self.inner, buffer, deadline).await
+        write_all(self.shared.get_mut(), buffer, deadline).await
     }
 
     /// Sends FIN.
     pub async fn shutdown(&mut self) {
-        let _shut = self.inner.shutdown().await;
+        let _shut = self.shared.get_mut().shutdown().await;
     }
 
     /// Ends the other half's pending and later reads with `ECANCELED`.

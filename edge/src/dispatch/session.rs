@@ -279,8 +279,10 @@ impl Session<'_> {
     }
 
     fn dispatch(&mut self, grant: Box<Grant>) {
-        self.queued += grant.queued_for;
-        self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
+        self.queued = grant.queued_for;
+        if grant.attempt == 1 {
+            self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
+        }
         let Some(lease) = self.attempt.lease() else { return };
         let margin = self.shard.settings.openai.response_wait_margin;
         self.run = Some(Run {

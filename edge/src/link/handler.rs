@@ -32,7 +32,10 @@ impl Router {
         match message {
             Message::RegisterRequest(request) => self.register(&request),
             Message::NodeReadyRequest(request) => {
-                self.link.state.input(Input::Ready { connection, claimed: request.node_id.as_str().into() });
+                // As with a registration: the answer must find its way even to one that never registered (REG-7).
+                let state = &self.link.state;
+                let input = Input::Ready { connection, claimed: request.node_id.as_str().into() };
+                state.tell_control(ToControl::Register { shard: state.index, input });
             }
             Message::Goodbye(goodbye) => {
                 tracing::info!(node = %self.link.name, reason = goodbye.reason, "node says goodbye");
@@ -59,6 +62,10 @@ impl Router {
     }
 
     fn tunnel_frame(&mut self, stream: StreamNo, kind: TunnelFrameKind, cost: usize) {
+        if matches!(kind, TunnelFrameKind::Usage(_)) {
+            // An observation that nobody here accounts for yet. It costs a Node no credit, so it must not wait anywhere.
+            return;
+        }
         let (lease, request, cancelled, sequence) = {
             let mut streams = self.link.streams.borrow_mut();
             let Some(run) = streams.get_mut(stream) else { return };
@@ -70,7 +77,7 @@ impl Router {
         let frame = match kind {
             TunnelFrameKind::ResponseStart { status, headers } => Frame::Start { status, headers },
             TunnelFrameKind::Body(bytes) => Frame::Body(unpinned(bytes)),
-            TunnelFrameKind::Usage(usage) => Frame::Usage(usage),
+            TunnelFrameKind::Usage(_) => return,
             TunnelFrameKind::End => {
                 self.forget(stream);
                 self.link.state.input(Input::Terminal { connection, lease, error: None, sequence });

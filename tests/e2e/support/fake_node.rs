@@ -26,6 +26,8 @@ use super::certs::{self, Identity};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// One read of the socket waits for so long.
 const TICK: Duration = Duration::from_millis(50);
+/// A socket cannot wait for less.
+const SHORTEST: Duration = Duration::from_micros(100);
 
 /// A connection to the Edge's Node port.
 pub struct FakeNode {
@@ -52,7 +54,6 @@ impl FakeNode {
         while tls.conn.is_handshaking() {
             tls.conn.complete_io(&mut tls.sock)?;
         }
-        tls.sock.set_read_timeout(Some(TICK))?;
         Ok(Self { tls, decoder: Decoder::default(), received: BytesMut::new(), goodbye: None })
     }
 
@@ -108,6 +109,7 @@ impl FakeNode {
     /// connection has ended.
     pub fn poll(&mut self, within: Duration) -> anyhow::Result<Option<Message>> {
         let end = Instant::now() + within;
+        self.tls.sock.set_read_timeout(Some(TICK.min(within).max(SHORTEST)))?;
         loop {
             while let Some(frame) = self.decoder.next(&mut self.received)? {
                 match Message::decode(frame)? {
@@ -117,14 +119,15 @@ impl FakeNode {
                     message => return Ok(Some(message)),
                 }
             }
-            if Instant::now() > end {
-                return Ok(None);
-            }
             let mut buffer = vec![0; 64 * 1024];
             match self.tls.read(&mut buffer) {
                 Ok(0) => bail!("the edge closed the connection ({:?})", self.goodbye),
                 Ok(n) => self.received.extend_from_slice(&buffer[..n]),
-                Err(error) if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) => {}
+                Err(error) if matches!(error.kind(), IoErrorKind::WouldBlock | IoErrorKind::TimedOut) => {
+                    if Instant::now() >= end {
+                        return Ok(None);
+                    }
+                }
                 Err(error) => return Err(error).context("the connection broke"),
             }
         }
@@ -135,12 +138,12 @@ impl FakeNode {
         self.poll(PATIENCE)?.context("the edge says nothing")
     }
 
-    /// Waits for a tunnel request and gives it; credit on the way is left out.
+    /// Waits for a tunnel request and gives it; credit and cancels of other runs on the way are left out.
     pub fn request(&mut self) -> anyhow::Result<TunnelRequest> {
         loop {
             match self.next()? {
                 Message::TunnelRequest(request) => return Ok(request),
-                Message::Credit(_) => {}
+                Message::Credit(_) | Message::Cancel(_) => {}
                 other => bail!("expected a tunnel request, got {}", other.name()),
             }
         }

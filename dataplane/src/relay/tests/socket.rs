@@ -158,7 +158,7 @@ async fn client(established: Established, streams: StreamNo, bytes: usize) -> (C
     (reason, client)
 }
 
-// req: WIR-1, WIR-6
+// req: WIR-6
 #[test]
 fn a_link_moves_64_megabytes_over_50_streams_unchanged() {
     for driver in DRIVERS {
@@ -323,7 +323,6 @@ fn a_malformed_frame_ends_only_its_own_link() {
     }
 }
 
-// req: REG-8
 #[test]
 fn a_shutdown_sends_what_control_messages_wait_and_says_why() {
     for driver in DRIVERS {

@@ -168,8 +168,6 @@ impl Attempt {
         match frame {
             Frame::Start { status, headers } => Step::Head { status, headers },
             Frame::Body(bytes) => Step::Body(bytes),
-            // Observation only: it moves the sequence on.
-            Frame::Usage(_) => Step::Nothing,
             Frame::End => self.end(Step::Complete),
             Frame::Violation => self.end(Step::Failed(Cause::Violation)),
         }

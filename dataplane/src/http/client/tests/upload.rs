@@ -55,15 +55,20 @@ fn a_large_request_arrives_unchanged_and_keeps_its_connection() {
 #[test]
 fn an_early_refusal_stops_the_upload() {
     on_both_drivers(async || {
-        // One closes at once, one reads no more and keeps the connection, one goes on reading.
-        for manner in 0..3 {
+        // One closes at once, one reads no more and keeps the connection, one goes on reading; and the second
+        // again after an informational head.
+        for manner in 0..4 {
             let server = Server::start(move |mut peer| {
                 peer.head();
                 peer.body(100_000);
+                if manner == 3 {
+                    peer.write("HTTP/1.1 102 Processing\r\n\r\n");
+                    peer.body(8_000_000);
+                }
                 peer.write(REFUSAL);
                 match manner {
                     0 => {}
-                    1 => peer.pause_unread(Duration::from_secs(9)),
+                    1 | 3 => peer.pause_unread(Duration::from_secs(9)),
                     _ => peer.wait_closed(),
                 }
             });

@@ -1,12 +1,14 @@
 //! Refusals reach the client as a clean answer and end the connection.
 
-use std::{
-    io::Write,
-    time::{Duration, Instant},
-};
+use std::{io::Write, time::Duration};
 
 use super::harness::{MAX_BODY, on_both};
-use crate::http::limits::Limits;
+use crate::{clock, http::limits::Limits};
+
+#[expect(clippy::disallowed_methods, reason = "the pace of a client that drips is what is tested")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
+}
 
 #[test]
 fn refused_heads_are_answered_once_and_nothing_after_them_is_read() {
@@ -125,13 +127,13 @@ fn a_slow_head_is_refused_at_its_total_deadline_however_it_drips() {
                 assert_eq!(client.response().0, 200);
             }
             let mut dripping = client.stream.try_clone().unwrap();
-            let begun = Instant::now();
+            let begun = clock::now();
             let drip = std::thread::spawn(move || {
                 for byte in "GET /echo HTTP/1.1\r\nx: ".bytes().chain(std::iter::repeat_n(b'y', 100)) {
                     if dripping.write_all(&[byte]).is_err() || begun.elapsed() > Duration::from_secs(3) {
                         break;
                     }
-                    std::thread::sleep(Duration::from_millis(20));
+                    pause();
                 }
             });
             assert_eq!(client.response().0, 408);
@@ -156,10 +158,10 @@ fn a_body_below_the_minimum_rate_is_refused() {
         client.send("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 90000\r\n\r\n");
         client.send(&"x".repeat(80_000));
         let mut dripping = client.stream.try_clone().unwrap();
-        let begun = Instant::now();
+        let begun = clock::now();
         let drip = std::thread::spawn(move || {
             while begun.elapsed() < Duration::from_secs(3) && dripping.write_all(b"y").is_ok() {
-                std::thread::sleep(Duration::from_millis(20));
+                pause();
             }
         });
         assert_eq!(client.response().0, 408);

@@ -13,34 +13,30 @@
 //! Memory: a stream has at most its send window queued (a request body counts as the one buffer it is a slice of); what it
 //! received is with its owner at once, at most its receive window of it.
 
+mod receive;
+mod transmit;
+
 use std::{collections::VecDeque, mem, time::Instant};
 
 use bytes::Bytes;
-use proto::{
-    frame::CHUNK_BYTES_MAX,
-    message::{Credit, Message, StreamNo},
-};
+use proto::message::{Message, StreamNo};
 use thiserror::Error;
 
 use super::{
-    credit::{CreditExceeded, CreditOverflow, ReceiveWindow, SendWindow, cost},
-    heartbeat::{Beat, Heartbeat, HeartbeatTimes},
-    outbox::{Emitted, Outbox, QueueError},
-    sequence::{Sequence, Violation},
+    credit::{ReceiveWindow, SendWindow},
+    heartbeat::{Heartbeat, HeartbeatTimes},
+    outbox::{Outbox, QueueError},
+    sequence::Sequence,
     streams::Streams,
 };
+
+pub use receive::{Incoming, StreamFault};
 
 /// Streams of one link at a time, unless the owner says otherwise.
 pub const STREAMS_MAX: usize = 65_536;
 /// Control messages that wait on one link, unless the owner says otherwise: a cancel for each of some thousand runs whose
 /// clients went away while the peer did not read.
 pub const CONTROL_QUEUE_MAX: usize = 16_384;
-/// Bytes of one stream's turn while others wait, in frames of at most that payload.
-const TURN_BYTES: usize = 16 * 1024;
-/// Room left for a frame's own fields when payload is cut to fit a budget.
-const FRAME_OVERHEAD: usize = 48;
-/// Payload that is worth a frame: less room than this in a budget does not cut a body.
-const CUT_BYTES_MIN: usize = 1024;
 
 /// Bounds of one link, and its heartbeat.
 #[derive(Clone, Copy, Debug)]
@@ -61,56 +57,6 @@ impl Default for MuxLimits {
             heartbeat: HeartbeatTimes::default(),
         }
     }
-}
-
-/// What one arrived message is to the owner.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Incoming {
-    /// Registration, readiness, requests, commands, goodbye: for the owner to act on.
-    Control(Message),
-    /// A tunnel frame, run event or body chunk of an open stream, in sequence and within credit. The owner gives `cost`
-    /// bytes back with [`Mux::release`] once it no longer holds them.
-    Data {
-        /// Its stream.
-        stream: StreamNo,
-        /// Itself.
-        message: Message,
-        /// What it used of the window; 0 for frames without payload.
-        cost: usize,
-    },
-    /// The peer drained: [`Mux::sendable`] has grown.
-    Credit {
-        /// Its stream.
-        stream: StreamNo,
-    },
-    /// The peer wants an open stream stopped.
-    Cancel {
-        /// Its stream.
-        stream: StreamNo,
-    },
-    /// The peer broke the rules of one stream. Nothing of this stream is passed on any more; its owner cancels and closes.
-    StreamFault {
-        /// Its stream.
-        stream: StreamNo,
-        /// How.
-        fault: StreamFault,
-    },
-    /// Nothing to do: a heartbeat, a message of a newer build, or one for a stream that is gone.
-    Ignored,
-}
-
-/// How a peer broke the rules of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum StreamFault {
-    /// Out of order (TUN-2).
-    #[error(transparent)]
-    Sequence(#[from] Violation),
-    /// More data than credit (WIR-6).
-    #[error(transparent)]
-    CreditExceeded(#[from] CreditExceeded),
-    /// More credit than there can be.
-    #[error(transparent)]
-    CreditOverflow(#[from] CreditOverflow),
 }
 
 /// What ends a whole link.
@@ -196,7 +142,6 @@ impl std::fmt::Debug for Mux {
     }
 }
 
-// What the owner does.
 impl Mux {
     /// A link without streams; its heartbeat starts at `now`.
     #[must_use]
@@ -392,202 +337,6 @@ impl Mux {
     #[must_use]
     pub const fn stats(&self) -> MuxStats {
         self.stats
-    }
-}
-
-// What arrives.
-impl Mux {
-    /// Takes the next message of the peer.
-    ///
-    /// # Errors
-    /// [`LinkFault`]: the link must be closed.
-    pub fn handle(&mut self, now: Instant, message: Message) -> Result<Incoming, LinkFault> {
-        self.stats.received += 1;
-        match message {
-            Message::TunnelFrame(_) | Message::RunEvent(_) | Message::BodyChunk(_) => {
-                Ok(self.handle_data(message))
-            }
-            Message::Credit(credit) => Ok(self.handle_credit(credit)),
-            Message::Cancel(cancel) => Ok(self.handle_cancel(cancel.stream)),
-            Message::HeartbeatPing => {
-                self.pong_due = true;
-                Ok(Incoming::Ignored)
-            }
-            Message::HeartbeatPong => {
-                self.heartbeat.handle_pong(now);
-                Ok(Incoming::Ignored)
-            }
-            Message::Unknown => {
-                self.stats.unknown += 1;
-                Ok(Incoming::Ignored)
-            }
-            Message::RunRequest(ref request) => self.handle_request(request.stream, message),
-            Message::TunnelRequest(ref request) => self.handle_request(request.stream, message),
-            control => Ok(Incoming::Control(control)),
-        }
-    }
-
-    fn late(&mut self) -> Incoming {
-        self.stats.late += 1;
-        Incoming::Ignored
-    }
-
-    fn handle_request(&mut self, stream: StreamNo, message: Message) -> Result<Incoming, LinkFault> {
-        if stream <= self.last_request {
-            return Err(LinkFault::StreamReused(stream));
-        }
-        self.last_request = stream;
-        Ok(Incoming::Control(message))
-    }
-
-    fn handle_cancel(&mut self, stream: StreamNo) -> Incoming {
-        match self.streams.get_mut(&stream) {
-            Some(found) if !found.finishing => Incoming::Cancel { stream },
-            Some(found) => {
-                // Its owner is done, and no credit will come for what still waits: only the terminal is of any use.
-                found.outbox.discard_before_end();
-                schedule(&mut self.ready, stream, &mut found.scheduled);
-                Incoming::Ignored
-            }
-            None => self.late(),
-        }
-    }
-
-    fn handle_data(&mut self, message: Message) -> Incoming {
-        let Some(stream) = stream_of(&message) else { return self.late() };
-        let Some(found) = self.streams.get_mut(&stream).filter(|found| !found.deaf) else {
-            return self.late();
-        };
-        let cost = cost(&message);
-        // Sequence first: a frame that is none must not use up credit that nobody will give back.
-        let checked = found.sequence.handle(&message).map_err(StreamFault::from);
-        match checked.and_then(|()| found.receive.handle_data(cost).map_err(StreamFault::from)) {
-            Ok(()) => Incoming::Data { stream, message, cost },
-            Err(fault) => {
-                found.deaf = true;
-                Incoming::StreamFault { stream, fault }
-            }
-        }
-    }
-
-    fn handle_credit(&mut self, credit: Credit) -> Incoming {
-        let stream = credit.stream;
-        let Some(found) = self.streams.get_mut(&stream) else { return self.late() };
-        if let Err(fault) = found.send.handle_credit(credit.bytes) {
-            found.deaf = true;
-            return Incoming::StreamFault { stream, fault: fault.into() };
-        }
-        if !found.outbox.is_empty() {
-            schedule(&mut self.ready, stream, &mut found.scheduled);
-        }
-        if found.finishing { Incoming::Ignored } else { Incoming::Credit { stream } }
-    }
-
-    /// When [`Self::handle_timeout`] is due.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Instant {
-        self.heartbeat.poll_timeout()
-    }
-
-    /// Does what is due at `now`. `true` when there is a heartbeat to send.
-    ///
-    /// # Errors
-    /// [`LinkFault::HeartbeatTimeout`]: the link must be closed.
-    pub fn handle_timeout(&mut self, now: Instant) -> Result<bool, LinkFault> {
-        match self.heartbeat.handle_timeout(now) {
-            None => Ok(false),
-            Some(Beat::Ping) => {
-                self.ping_due = true;
-                Ok(true)
-            }
-            Some(Beat::Dead) => Err(LinkFault::HeartbeatTimeout),
-        }
-    }
-}
-
-// What leaves.
-impl Mux {
-    /// Appends whole frames to `out` until about `budget` bytes were appended or nothing is left to send; the last frame
-    /// may go over it. Returns how many bytes were appended.
-    pub fn poll_transmit(&mut self, out: &mut Vec<u8>, budget: usize) -> usize {
-        let start = out.len();
-        let end = start.saturating_add(budget);
-        self.emit_control(out, end);
-        self.emit_grants(out, end);
-        while out.len() < end {
-            let Some(number) = self.ready.pop_front() else { break };
-            self.take_turn(number, out, end);
-        }
-        out.len() - start
-    }
-
-    /// Appends all heartbeats and control messages, and nothing of any stream: for the end of a link.
-    pub fn poll_control(&mut self, out: &mut Vec<u8>) {
-        self.emit_control(out, usize::MAX);
-    }
-
-    fn emit_control(&mut self, out: &mut Vec<u8>, end: usize) {
-        if mem::take(&mut self.pong_due) {
-            self.emit(&Message::HeartbeatPong, out);
-        }
-        if mem::take(&mut self.ping_due) {
-            self.emit(&Message::HeartbeatPing, out);
-        }
-        while out.len() < end {
-            let Some(message) = self.control.pop_front() else { return };
-            self.emit(&message, out);
-        }
-    }
-
-    fn emit(&mut self, message: &Message, out: &mut Vec<u8>) {
-        message.encode(out);
-        self.stats.sent += 1;
-    }
-
-    fn emit_grants(&mut self, out: &mut Vec<u8>, end: usize) {
-        while out.len() < end {
-            let Some(stream) = self.grants.pop_front() else { return };
-            let Some(found) = self.streams.get_mut(&stream) else { continue };
-            found.grant_scheduled = false;
-            let bytes = found.receive.take_grant();
-            if bytes > 0 {
-                self.emit(&Message::Credit(Credit { stream, bytes }), out);
-            }
-        }
-    }
-
-    fn take_turn(&mut self, number: StreamNo, out: &mut Vec<u8>, end: usize) {
-        let Some(stream) = self.streams.get_mut(&number) else { return };
-        stream.scheduled = false;
-        // Alone, a stream may have all that the budget leaves.
-        let turn = if self.ready.is_empty() { CHUNK_BYTES_MAX } else { TURN_BYTES };
-        let (start, mut used) = (out.len(), mem::take(&mut stream.used));
-        let before = used;
-        while used < turn && out.len() < end {
-            let room = end.saturating_sub(out.len() + FRAME_OVERHEAD).max(CUT_BYTES_MIN);
-            let share = (turn - used).max(CUT_BYTES_MIN);
-            match stream.outbox.emit(number, &mut stream.send, share.min(room), out) {
-                Emitted::Frame => self.stats.sent += 1,
-                Emitted::Blocked => return,
-                Emitted::Empty => break,
-            }
-            used = before + (out.len() - start);
-        }
-        if stream.outbox.is_empty() {
-            if stream.finishing {
-                self.streams.remove(&number);
-            }
-            return;
-        }
-        stream.scheduled = true;
-        if used < turn {
-            // The write is full: the rest of the turn comes first in the next one.
-            stream.used = used;
-            self.ready.push_front(number);
-        } else {
-            stream.used = used - turn;
-            self.ready.push_back(number);
-        }
     }
 }
 

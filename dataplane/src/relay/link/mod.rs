@@ -8,6 +8,8 @@
 //! No loop waits for the owner: what a slow client cannot take yet is bounded by credit, so the socket is always read and
 //! heartbeats always pass (HBT-2).
 
+mod handle;
+
 use std::{
     cell::{Cell, RefCell},
     io, mem,
@@ -16,20 +18,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures::{
     future::{Either, select},
     join,
 };
 use proto::{
     frame::{Decoder, FRAME_BYTES_MAX},
-    message::{Goodbye, Message, StreamNo},
+    message::{Goodbye, Message},
 };
 
 use super::{
     close::{CloseReason, Farewell},
-    mux::{Incoming, Mux, MuxLimits, MuxStats, OpenError},
-    outbox::QueueError,
+    mux::{Incoming, Mux, MuxLimits},
 };
 use crate::{
     clock,
@@ -38,6 +39,8 @@ use crate::{
     time::{before, sleep_until},
     tls::session::Session,
 };
+
+pub use handle::LinkHandle;
 
 /// What one read may take.
 pub const LINK_READ_BYTES: usize = 256 * 1024;
@@ -381,122 +384,5 @@ impl Writer<'_> {
         }
         let cipher = mem::take(&mut self.cipher);
         let _best_effort = self.write.write_all(cipher, clock::now() + self.limits.farewell).await;
-    }
-}
-
-/// A link as tasks of its shard see it. Cheap to clone; after the link's end everything is a no-op or `NotOpen`.
-#[derive(Clone)]
-pub struct LinkHandle(Rc<Shared>);
-
-impl std::fmt::Debug for LinkHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkHandle").field("mux", &self.0.mux).finish_non_exhaustive()
-    }
-}
-
-impl LinkHandle {
-    /// As [`Mux::send`]; a full queue ends the link.
-    pub fn send(&self, message: Message) {
-        let sent = self.0.mux.borrow_mut().send(message);
-        match sent {
-            Ok(()) => self.0.wake.set(),
-            Err(fault) => self.0.stop(fault.into()),
-        }
-    }
-
-    /// As [`Mux::open`].
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn open(&self, stream: StreamNo, send_window: u32, receive_window: u32) -> Result<(), OpenError> {
-        self.0.mux.borrow_mut().open(stream, send_window, receive_window)
-    }
-
-    /// As [`Mux::queue`].
-    ///
-    /// # Errors
-    /// [`QueueError`].
-    pub fn queue(&self, stream: StreamNo, message: Message) -> Result<(), QueueError> {
-        self.0.mux.borrow_mut().queue(stream, message)?;
-        self.0.wake.set();
-        Ok(())
-    }
-
-    /// As [`Mux::queue_body`].
-    ///
-    /// # Errors
-    /// [`QueueError`].
-    pub fn queue_body(&self, stream: StreamNo, body: Bytes) -> Result<(), QueueError> {
-        self.0.mux.borrow_mut().queue_body(stream, body)?;
-        self.0.wake.set();
-        Ok(())
-    }
-
-    /// As [`Mux::sendable`].
-    #[must_use]
-    pub fn sendable(&self, stream: StreamNo) -> usize {
-        self.0.mux.borrow().sendable(stream)
-    }
-
-    /// As [`Mux::release`].
-    pub fn release(&self, stream: StreamNo, bytes: usize) {
-        if self.0.mux.borrow_mut().release(stream, bytes) {
-            self.0.wake.set();
-        }
-    }
-
-    /// As [`Mux::discard`].
-    pub fn discard(&self, stream: StreamNo) {
-        self.0.mux.borrow_mut().discard(stream);
-    }
-
-    /// As [`Mux::finish`].
-    pub fn finish(&self, stream: StreamNo) {
-        self.0.mux.borrow_mut().finish(stream);
-    }
-
-    /// As [`Mux::close`].
-    pub fn close(&self, stream: StreamNo) {
-        self.0.mux.borrow_mut().close(stream);
-    }
-
-    /// As [`Mux::restart_heartbeat`], from now.
-    pub fn restart_heartbeat(&self) {
-        self.0.mux.borrow_mut().restart_heartbeat(clock::now());
-    }
-
-    /// As [`Mux::has_stream_data`].
-    #[must_use]
-    pub fn has_stream_data(&self) -> bool {
-        self.0.mux.borrow().has_stream_data()
-    }
-
-    /// Open streams.
-    #[must_use]
-    pub fn streams(&self) -> usize {
-        self.0.mux.borrow().streams()
-    }
-
-    /// Counters of the link.
-    #[must_use]
-    pub fn stats(&self) -> MuxStats {
-        self.0.mux.borrow().stats()
-    }
-
-    /// Ends the link: what control messages wait leaves, then a goodbye with the reason; stream data is dropped. Only the
-    /// first reason counts.
-    pub fn shutdown(&self, reason: CloseReason) {
-        self.0.stop(reason);
-    }
-
-    /// Whether the link ends or has ended.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        self.0.is_stopping()
-    }
-
-    /// Waits until the link has ended and its socket is closed. May be dropped freely.
-    pub async fn ended(&self) {
-        self.0.ended.closed().await;
     }
 }
