@@ -44,6 +44,8 @@ const SHARD_INBOX: usize = 65_536;
 const SHARD_BATCH: usize = 1024;
 /// How long threads may take to end once everything is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long requests that outlast the drain may take to tell their clients.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A signal or a report for the main thread.
 enum Notice {
@@ -224,6 +226,8 @@ impl Part {
             }
         });
         state.stopping.closed().await;
+        // Whoever is broken off is told so while the shard still runs (API-1).
+        let _in_time = dataplane::time::before(clock::now() + FAREWELL, state.requests.drained()).await;
         link::close_all(&state).await;
     }
 }

@@ -64,11 +64,15 @@ impl Requests {
         Registered { id, events, table: Rc::clone(self) }
     }
 
-    /// Passes `event` to the request's task. A request that is gone needs nothing: a lease in the event returns by its drop.
-    pub fn deliver(&self, request: RequestId, event: Event) {
+    /// Passes `event` to the request's task; whether it is still there. A lease in an event for nobody returns by its drop.
+    pub fn deliver(&self, request: RequestId, event: Event) -> bool {
         let events = self.live.borrow().get(&request).map(Rc::clone);
-        if let Some(events) = events {
-            events.push(event);
+        match events {
+            Some(events) => {
+                events.push(event);
+                true
+            }
+            None => false,
         }
     }
 

@@ -170,17 +170,20 @@ impl ShardState {
     /// Carries out one piece of mail.
     pub fn take(self: &Rc<Self>, mail: ToShard) {
         match mail {
-            ToShard::Granted(grant, lease) => {
-                self.requests.deliver(grant.request, Event::Granted(grant, lease))
+            ToShard::Granted(grant, lease) => self.to_request(grant.request, Event::Granted(grant, lease)),
+            ToShard::Refused(request, reason) => self.to_request(request, Event::Refused(reason)),
+            ToShard::Requeued(request, lease) => {
+                if !self.requests.deliver(request, Event::Requeued(lease)) {
+                    // Its client left meanwhile: nobody waits at the place it got back.
+                    self.input(Input::Withdraw { request });
+                }
             }
-            ToShard::Refused(request, reason) => self.requests.deliver(request, Event::Refused(reason)),
-            ToShard::Requeued(request, lease) => self.requests.deliver(request, Event::Requeued(lease)),
-            ToShard::Fenced(request, lease) => self.requests.deliver(request, Event::Fenced(lease)),
+            ToShard::Fenced(request, lease) => self.to_request(request, Event::Fenced(lease)),
             ToShard::Failed(request, lease, error, sequence) => {
-                self.requests.deliver(request, Event::Failed(lease, error, sequence));
+                self.to_request(request, Event::Failed(lease, error, sequence));
             }
             ToShard::Frame(request, lease, sequence, frame) => {
-                self.requests.deliver(request, Event::Frame(lease, sequence, frame));
+                self.to_request(request, Event::Frame(lease, sequence, frame));
             }
             ToShard::Registration(connection, outcome) => {
                 self.with_link(connection, |l| l.registration(outcome))
@@ -202,6 +205,10 @@ impl ShardState {
             ToShard::Drain => self.draining.close(),
             ToShard::Stop => self.stopping.close(),
         }
+    }
+
+    fn to_request(&self, request: control::input::RequestId, event: Event) {
+        let _gone = self.requests.deliver(request, event);
     }
 
     fn open(&self, open: &crate::mail::Open) {

@@ -208,7 +208,9 @@ fn end_to_end_fields_pass_and_everything_of_the_hop_or_of_ours_stays_behind() ->
     assert_eq!(answer.header("request-id"), Some(id));
     assert_eq!(answer.header("server"), Some("iop-perf"));
     assert_eq!(answer.head.to_lowercase().matches("x-request-id:").count(), 1, "{}", answer.head);
-    assert!(bench.edge.process.text().contains(id), "the log line of the request carries its id");
+    eventually(SOON, "the log line of the request carries its id", || {
+        Ok(bench.edge.process.text().contains(id))
+    })?;
     assert!(!bench.edge.process.text().contains(bench.site.token()), "no token stands in a log");
     Ok(())
 }
@@ -272,6 +274,23 @@ fn a_kept_connection_that_the_provider_has_closed_costs_no_client_an_error() -> 
     // Each request ran once: the retry was of a request that no answer byte had come for.
     assert_eq!(bench.seen("requests_completed")?, 64);
     bench.settles()
+}
+
+// req: TUN-6
+#[test]
+fn the_end_of_a_providers_connection_is_none_of_the_clients_business() -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    let mut client = bench.client()?;
+    for script in ["connection-close", "events=3 close-delimited", "events=3 http10", "events=3 trailers"] {
+        for stream in [true, false] {
+            client.send(bench.request(stream, script))?;
+            let answer = client.answer()?;
+            assert_eq!((answer.status, answer.whole), (200, true), "{script}");
+            assert_eq!(answer.header("connection"), None, "{script}: {}", answer.head);
+        }
+    }
+    assert_eq!(bench.metric("iop_edge_client_connections")?, 1.0, "it was one connection all the time");
+    Ok(())
 }
 
 #[test]

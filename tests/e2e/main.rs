@@ -16,6 +16,7 @@ mod matrix;
 mod nodes;
 mod overload;
 mod reconnect;
+mod runs;
 mod sdk;
 mod support;
 mod wire;

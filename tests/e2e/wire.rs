@@ -1,48 +1,16 @@
-//! The wire at a real socket, spoken by a Node that breaks its rules.
+//! The wire at a real socket, spoken by a Node that breaks its rules: frames, registration, readiness.
 
-use std::{
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use iop_tests::{
-    Edge, EdgeYaml, Site,
-    http::{self, Answer, Raw},
-};
-use proto::message::{Credit, Message, RegisterResponse, TunnelFrameKind};
+use iop_tests::{Edge, ProviderYaml, http};
+use proto::message::{Message, RegisterResponse, TunnelFrameKind};
 
 use crate::support::{
-    MODEL, NODE, SOON, assert_broken_stream, assert_error, eventually,
-    fake_node::{FakeNode, start},
+    NODE, SOON, assert_broken_stream, eventually,
+    fake_node::{FakeNode, SSE, ask, edge_of, start, still_serves},
     metric, node_status, provider_at, site, yaml,
 };
-
-const SSE: &str = "text/event-stream";
-
-fn edge_of(site: &Site) -> anyhow::Result<Edge> {
-    edge_with(site, yaml())
-}
-
-fn edge_with(site: &Site, config: EdgeYaml) -> anyhow::Result<Edge> {
-    site.edge(&config.with(provider_at("http://127.0.0.1:9/v1")))
-}
-
-fn ask(site: &Site, edge: &Edge, stream: bool) -> anyhow::Result<Raw> {
-    let mut client = Raw::connect(&edge.http)?;
-    client.send(http::chat_request(site.token(), &http::chat_body(MODEL, stream, "")))?;
-    Ok(client)
-}
-
-/// A request that this Node answers properly: the connection is as good as ever.
-fn still_serves(site: &Site, edge: &Edge, node: &mut FakeNode) -> anyhow::Result<()> {
-    let mut client = ask(site, edge, false)?;
-    let stream = node.request()?.stream;
-    node.answer(stream, "{\"fine\":true}")?;
-    let answer: Answer = client.answer()?;
-    assert_eq!((answer.status, answer.text().as_str()), (200, "{\"fine\":true}"));
-    Ok(())
-}
 
 fn closed_for(edge: &Edge, reason: &str) -> anyhow::Result<()> {
     let series = format!("iop_edge_node_link_closed_total{{reason=\"{reason}\"}}");
@@ -75,7 +43,7 @@ fn a_frame_over_the_bound_closes_the_connection_before_its_bytes_come() -> anyho
 #[test]
 fn a_malformed_message_closes_that_connection_and_no_other() -> anyhow::Result<()> {
     let site = site()?;
-    let box2 = iop_tests::ProviderYaml::new("p2", "box2", "http://127.0.0.1:9/v1", "m2");
+    let box2 = ProviderYaml::new("p2", "box2", "http://127.0.0.1:9/v1", "m2");
     let edge = site.edge(&yaml().with(provider_at("http://127.0.0.1:9/v1")).with(box2))?;
     let mut good = FakeNode::ready(&site, &edge, NODE)?;
     let mut bad = FakeNode::ready(&site, &edge, "box2")?;
@@ -116,67 +84,11 @@ fn unknown_members_and_unknown_fields_are_skipped() -> anyhow::Result<()> {
     still_serves(&site, &edge, &mut node)
 }
 
-// req: TUN-2
-#[test]
-fn a_gap_in_the_frames_ends_that_run_as_a_protocol_error_and_no_other() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
-    let data = |text: &'static str| TunnelFrameKind::Body(Bytes::from_static(text.as_bytes()));
-
-    // Before the response has begun there is a status for it.
-    for broken in [start(SSE), data("x"), TunnelFrameKind::End] {
-        let mut client = ask(&site, &edge, true)?;
-        let stream = node.request()?.stream;
-        let first = if matches!(broken, TunnelFrameKind::ResponseStart { .. }) { 1 } else { 0 };
-        node.frame(stream, first, broken)?;
-        assert_error(&client.answer()?, 502, Some("upstream_error"));
-    }
-    // Within a stream: the frames up to the gap, then the error.
-    for (sequence, broken) in [
-        (3, data("data: lost\n\n")),
-        (1, data("data: again\n\n")),
-        (2, start(SSE)),
-        (3, TunnelFrameKind::End),
-    ] {
-        let mut client = ask(&site, &edge, true)?;
-        let stream = node.request()?.stream;
-        node.frame(stream, 0, start(SSE))?;
-        node.frame(stream, 1, data("data: {\"n\":1}\n\n"))?;
-        node.frame(stream, sequence, broken)?;
-        let answer = client.answer()?;
-        assert_broken_stream(&answer, "upstream_error");
-        assert_eq!(answer.events()[0], "{\"n\":1}");
-        assert_eq!(answer.events().len(), 2, "nothing after the gap is passed on: {}", answer.text());
-    }
-    assert_eq!(metric(&edge, "iop_edge_stream_violations_total")?, 7.0);
-    still_serves(&site, &edge, &mut node)
-}
-
-// req: TUN-2
-#[test]
-fn a_frame_after_the_terminal_reaches_nobody() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
-    let mut client = ask(&site, &edge, false)?;
-    let stream = node.request()?.stream;
-    node.answer(stream, "{}")?;
-    node.frame(stream, 3, TunnelFrameKind::Body(Bytes::from_static(b"late")))?;
-    node.frame(stream, 4, TunnelFrameKind::End)?;
-    let answer = client.answer()?;
-    assert_eq!((answer.status, answer.text().as_str(), answer.whole), (200, "{}", true));
-    still_serves(&site, &edge, &mut node)?;
-    assert_eq!(metric(&edge, "iop_edge_leases")?, 0.0);
-    assert_eq!(node_status(&edge)?["connected"], true);
-    Ok(())
-}
-
 // req: REG-1, REG-11
 #[test]
 fn a_second_registration_on_a_connection_is_refused_and_the_first_stays() -> anyhow::Result<()> {
     let site = site()?;
-    let box2 = iop_tests::ProviderYaml::new("p2", "box2", "http://127.0.0.1:9/v1", "m2");
+    let box2 = ProviderYaml::new("p2", "box2", "http://127.0.0.1:9/v1", "m2");
     let edge = site.edge(&yaml().with(provider_at("http://127.0.0.1:9/v1")).with(box2))?;
     let mut node = FakeNode::ready(&site, &edge, NODE)?;
     for again in ["box2", NODE] {
@@ -263,123 +175,4 @@ fn a_superseded_connection_is_told_so_and_its_late_words_change_nothing() -> any
     assert!(new.ask_ready(NODE)?.ready);
     still_serves(&site, &edge, &mut new)?;
     closed_for(&edge, "superseded")
-}
-
-// req: WIR-6
-#[test]
-fn an_upload_stops_at_the_window_of_a_node_that_grants_nothing_and_holds_up_nobody() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
-    let mut body = http::chat_body(MODEL, false, "");
-    body["messages"][0]["content"] = "x".repeat(3_000_000).into();
-    let mut client = Raw::connect(&edge.http)?;
-    client.send(http::chat_request(site.token(), &body))?;
-    let request = node.request()?;
-    assert_eq!((request.body_bytes, request.body.len()), (body.to_string().len() as u64, 0));
-
-    let mut received = Vec::new();
-    let mut last = false;
-    let take = |node: &mut FakeNode, received: &mut Vec<u8>, last: &mut bool, wait| -> anyhow::Result<bool> {
-        match node.poll(wait)? {
-            Some(Message::BodyChunk(chunk)) => {
-                assert_eq!(chunk.stream, request.stream);
-                received.extend_from_slice(&chunk.data);
-                *last |= chunk.last;
-                Ok(true)
-            }
-            Some(other) => panic!("{}", other.name()),
-            None => Ok(false),
-        }
-    };
-    while take(&mut node, &mut received, &mut last, Duration::from_millis(700))? {}
-    assert_eq!(received.len(), 256 * 1024, "exactly the window, and not more");
-
-    // Another request passes by on the same connection.
-    still_serves(&site, &edge, &mut node)?;
-    while !last {
-        let bytes = u32::try_from(received.len().min(256 * 1024))?;
-        node.send(&Message::Credit(Credit { stream: request.stream, bytes }))?;
-        assert!(take(&mut node, &mut received, &mut last, SOON)?, "credit sets it going again");
-    }
-    assert!(received == body.to_string().into_bytes());
-    node.answer(request.stream, "{}")?;
-    assert_eq!(client.answer()?.status, 200);
-    Ok(())
-}
-
-// req: WIR-6
-#[test]
-fn a_node_that_ignores_its_credit_loses_that_run_and_no_other() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
-    // This client reads nothing, so that nothing is granted once the sockets are full.
-    let mut client = ask(&site, &edge, true)?;
-    let stream = node.request()?.stream;
-    node.frame(stream, 0, start(SSE))?;
-    let piece = Bytes::from(vec![b'x'; 64 * 1024]);
-    let mut cancelled = false;
-    for sequence in 1..=1024 {
-        node.frame(stream, sequence, TunnelFrameKind::Body(piece.clone()))?;
-        cancelled = match node.poll(Duration::ZERO)? {
-            Some(Message::Cancel(cancel)) => cancel.stream == stream,
-            Some(Message::Credit(_)) | None => false,
-            Some(other) => panic!("{}", other.name()),
-        };
-        if cancelled {
-            break;
-        }
-    }
-    assert!(cancelled, "64 MiB were taken from a Node without credit for them");
-    node.cancelled(stream, 2000)?;
-    assert_eq!(metric(&edge, "iop_edge_stream_violations_total")?, 1.0);
-    still_serves(&site, &edge, &mut node)?;
-    client.stream.flush()?;
-    let answer = client.answer()?;
-    assert!(!answer.whole, "its client sees a broken end");
-    Ok(())
-}
-
-// req: TUN-4, WIR-10, CAN-1
-#[test]
-fn a_client_that_leaves_is_a_cancel_for_the_number_of_its_run() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
-    let (stays, leaves) = (ask(&site, &edge, false)?, ask(&site, &edge, true)?);
-    let (first, second) = (node.request()?, node.request()?);
-    assert!(first.stream >= 1 && second.stream > first.stream, "numbers rise");
-    let leaving = if first.stream_response { &first } else { &second };
-    drop(leaves);
-    match node.next()? {
-        Message::Cancel(cancel) => assert_eq!(cancel.stream, leaving.stream),
-        other => panic!("{}", other.name()),
-    }
-    // Until the Node's terminal the slot is held (POL-11); then it is free.
-    assert_eq!(metric(&edge, "iop_edge_leases_cancelling")?, 1.0);
-    node.cancelled(leaving.stream, 0)?;
-    eventually(SOON, "the slot is free", || Ok(metric(&edge, "iop_edge_leases")? == 1.0))?;
-    drop(stays);
-    Ok(())
-}
-
-// req: TUN-1
-#[test]
-fn a_tunnel_request_carries_what_the_node_needs_and_no_more() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
-    let _client = ask(&site, &edge, true)?;
-    let request = node.request()?;
-    assert_eq!((&*request.adapter, &*request.target), ("p1-adapter", MODEL));
-    assert_eq!(request.operation, Some(proto::message::Operation::ChatCompletions));
-    assert!(request.stream_response);
-    assert_eq!(request.timeout_sec, 3600);
-    assert_eq!(request.response_stall_timeout_ms, 300_000);
-    assert_eq!(request.window_bytes, 256 * 1024);
-    assert!(request.credential.is_none());
-    assert_eq!(request.body, http::chat_body(MODEL, true, "").to_string());
-    assert!(!request.run_id.is_empty());
-    Ok(())
 }

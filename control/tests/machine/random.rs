@@ -213,7 +213,7 @@ fn is_refused(effects: &[Effect]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    // req: POL-2, POL-6, POL-8, POL-9, FEN-2, FEN-3, FEN-5, HND-1, HND-2, REG-8
+    // req: POL-2, POL-6, POL-8, POL-9, FEN-2, FEN-3, HND-1, HND-2, REG-8
     #[test]
     fn the_machine_does_what_the_reference_model_does(
         configs in proptest::collection::vec(config(), 3),

@@ -174,7 +174,7 @@ fn closing_a_pending_connection_frees_the_claim_without_an_event() {
     assert_eq!(world.machine.poll_timeout(), None);
 }
 
-// req: FEN-3, WIR-5
+// req: FEN-3
 #[test]
 fn generations_rise_with_every_accepted_registration() {
     run(

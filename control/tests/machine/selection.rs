@@ -224,7 +224,7 @@ fn zero_values_of_avoidance_change_nothing() {
     );
 }
 
-// req: STL-2, TUN-8
+// req: STL-2
 #[test]
 fn a_grant_names_everything_a_dispatch_needs() {
     let mut world = run_all(

@@ -19,14 +19,13 @@ fn shard_receives_everything(driver: DriverWish) {
     let threads: Vec<_> = (0..3u64)
         .map(|t| {
             let sender = sender.clone();
-            #[expect(clippy::disallowed_methods, reason = "a test's own thread")]
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 for i in 0..20_000 {
                     let mut item = t * 20_000 + i;
                     while let Err(back) = sender.push(item) {
                         item = back;
                         sender.ring();
-                        std::thread::yield_now();
+                        thread::yield_now();
                     }
                     if i % 7 == 0 || i == 19_999 {
                         sender.ring();
@@ -64,8 +63,7 @@ fn a_full_mailbox_gives_the_item_back() {
 #[test]
 fn a_parked_thread_wakes_for_each_item() {
     let (sender, inbox) = for_thread::<u32>(16);
-    #[expect(clippy::disallowed_methods, reason = "a test's own thread")]
-    let thread = std::thread::spawn(move || {
+    let thread = thread::spawn(move || {
         inbox.adopt();
         let mut seen = 0;
         while seen < 1_000 {
@@ -77,7 +75,7 @@ fn a_parked_thread_wakes_for_each_item() {
     });
     for i in 0..1_000 {
         while sender.send(i).is_err() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
     thread.join().unwrap();

@@ -1,6 +1,6 @@
 //! Drives one request: admission, dispatch, relay, and every way out.
 //!
-//! There is one drop path: whatever ends this future early (client gone, timeout, panic) drops the [`Run`], which tells
+//! There is one drop path: whatever ends this future early (client gone, timeout, panic) drops the `Run`, which tells
 //! the Node to stop, and the lease, which returns the slot.
 
 use std::{
@@ -195,6 +195,10 @@ impl Session<'_> {
         let mut timer: Option<Pin<Box<dyn Future<Output = ()>>>> = None;
         loop {
             match wait(&self.events, &mut watch, &mut timer, stop.as_mut()).await {
+                // Links close at the same time: their fencing must not be taken for the cause.
+                Woken::Event(_) if self.shard.stopping.is_closed() => {
+                    return WayOut::Refuse(Fault::Cancelled);
+                }
                 Woken::Event(event) => {
                     let before = self.attempt.dispatches();
                     if let Some(way_out) = self.take_all(event).await {
@@ -261,6 +265,9 @@ impl Session<'_> {
             }
             Step::Complete => {
                 self.end_run();
+                if self.lacks_done() {
+                    return Some(WayOut::Refuse(Fault::UpstreamTruncated));
+                }
                 self.client.finish();
                 Some(WayOut::Complete)
             }
@@ -368,6 +375,12 @@ impl Session<'_> {
         None
     }
 
+    /// A chat stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's
+    /// HTTP server; clients would take it for a whole answer (API-1).
+    fn lacks_done(&self) -> bool {
+        self.reply.status == 200 && self.reply.events.as_ref().is_some_and(|events| !events.saw_done())
+    }
+
     fn saw_done(&self) -> bool {
         self.reply.events.as_ref().is_some_and(Splitter::saw_done)
     }
@@ -389,9 +402,13 @@ impl Session<'_> {
         WayOut::Complete
     }
 
-    /// Gives up the place in the queue, if it has one.
+    /// Gives up the place in the queue, if it has one or has just got it back.
     fn withdraw(&self) {
-        if self.attempt.is_waiting() {
+        let mut waits = self.attempt.is_waiting();
+        while let Some(event) = self.events.events.try_pop() {
+            waits |= matches!(event, Event::Requeued(_));
+        }
+        if waits {
             self.shard.input(Input::Withdraw { request: self.events.id });
         }
     }

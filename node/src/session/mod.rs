@@ -300,10 +300,15 @@ impl Session {
         self.core.runs.len()
     }
 
-    /// Says goodbye with `draining` and closes; waits a moment for the end.
+    /// Says goodbye with `draining` and closes; waits a moment for the end of the link and of its runs.
     pub async fn close(self) {
         self.core.link.shutdown(CloseReason::Draining);
-        let _in_time = before(clock::now() + CLOSE_TIMEOUT, self.ended.reason()).await;
+        let over = async {
+            self.ended.reason().await;
+            // Broken-off runs close their connections to providers as they end.
+            self.core.runs.idle().await;
+        };
+        let _in_time = before(clock::now() + CLOSE_TIMEOUT, over).await;
     }
 }
 

@@ -110,6 +110,8 @@ impl Node {
             });
             let _test_over =
                 sent.send(daemon::supervise(&context, setup.policy, setup.grace, &shutdown).await);
+            // A process that exits closes its sockets; a shard that ends closes what its driver still gets to.
+            dataplane::time::sleep_until(dataplane::clock::now() + Duration::from_millis(50)).await;
         })
         .unwrap();
         Self { metrics, signals, exit, shard: Some(shard) }

@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use http::Head;
 use play::{Next, Player, Subject};
@@ -92,7 +92,7 @@ impl Provider {
     /// # Errors
     /// What the system says about the address.
     pub async fn bind(config: Config) -> io::Result<Self> {
-        let listener = TcpListener::bind(config.listen).await?;
+        let listener = listen(config.listen)?;
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let routes = Routes {
             chat: config.script.clone(),
@@ -382,4 +382,14 @@ fn bad_script(message: &str) -> Subject {
 #[must_use]
 pub fn model_names(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+/// Connections the kernel keeps for us: a load of thousands must not meet a full queue, whose dropped SYNs would show as
+/// seconds in the subject's first events.
+const BACKLOG: u32 = 4096;
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

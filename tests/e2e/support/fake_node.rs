@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use bytes::{Bytes, BytesMut};
-use iop_tests::{Edge, Site};
+use iop_tests::{
+    Edge, Site,
+    http::{self, Raw},
+};
 use proto::{
     frame::Decoder,
     message::{
@@ -20,7 +23,11 @@ use proto::{
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 
-use super::certs::{self, Identity};
+use super::{
+    MODEL, NODE,
+    certs::{self, Identity},
+    provider_at, yaml,
+};
 
 /// How long a message may take to come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +35,31 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(50);
 /// A socket cannot wait for less.
 const SHORTEST: Duration = Duration::from_micros(100);
+
+/// Content type of a stream.
+pub const SSE: &str = "text/event-stream";
+
+/// An Edge with one Node and one provider, which nobody will call.
+pub fn edge_of(site: &Site) -> anyhow::Result<Edge> {
+    site.edge(&yaml().with(provider_at("http://127.0.0.1:9/v1")))
+}
+
+/// A client that has asked for a completion.
+pub fn ask(site: &Site, edge: &Edge, stream: bool) -> anyhow::Result<Raw> {
+    let mut client = Raw::connect(&edge.http)?;
+    client.send(http::chat_request(site.token(), &http::chat_body(MODEL, stream, "")))?;
+    Ok(client)
+}
+
+/// A request that this Node answers properly: the connection is as good as ever, and [`NODE`] is its name.
+pub fn still_serves(site: &Site, edge: &Edge, node: &mut FakeNode) -> anyhow::Result<()> {
+    let mut client = ask(site, edge, false)?;
+    let stream = node.request()?.stream;
+    node.answer(stream, "{\"fine\":true}")?;
+    let answer = client.answer()?;
+    ensure!((answer.status, answer.text().as_str()) == (200, "{\"fine\":true}"), "{NODE}: {}", answer.text());
+    Ok(())
+}
 
 /// A connection to the Edge's Node port.
 pub struct FakeNode {

@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use crate::cmd;
 
 /// What the SDK tests import. The newest `openai`: the tests are about the client that people install today.
-const PACKAGES: &str = "openai\n# llama.cpp's own server, and a writer for a tiny model\nxllamacpp\ngguf\nnumpy\n";
+const PACKAGES: &str =
+    "openai\n# llama.cpp's own server, and a writer for a tiny model\nxllamacpp\ngguf\nnumpy\n";
 
 /// The interpreter of an environment with everything installed.
 ///
@@ -20,7 +21,8 @@ pub fn environment() -> anyhow::Result<PathBuf> {
         return Ok(python);
     }
     let path = dir.to_str().context("a target directory that is not UTF-8")?;
-    cmd::run("python3", &["-m", "venv", "--clear", path]).context("Python 3 with venv is needed for the SDK tests")?;
+    cmd::run("python3", &["-m", "venv", "--clear", path])
+        .context("Python 3 with venv is needed for the SDK tests")?;
     let packages: Vec<&str> = PACKAGES.lines().filter(|line| !line.starts_with('#')).collect();
     let interpreter = python.to_str().context("a target directory that is not UTF-8")?;
     let mut args = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];

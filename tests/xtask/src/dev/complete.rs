@@ -15,8 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// # Errors
 /// The answer is not a 200, holds an error event, or ends without `[DONE]`.
 pub fn stream(base_url: &str, token: &str, model: &str) -> anyhow::Result<()> {
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).build().into();
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .http_status_as_error(false)
+        .build()
+        .into();
     let body = serde_json::json!({
         "model": model, "stream": true, "max_tokens": 48,
         "messages": [{"role": "user", "content": "Say hello to the newcomer."}],

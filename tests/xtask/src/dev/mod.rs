@@ -50,8 +50,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
     let provider = Provider::find(options.provider.as_deref(), options.scripted, &site)?;
     println!("provider   {}", provider.describe());
-    let mut yaml =
-        EdgeYaml::new().with(ProviderYaml::new("dev-provider", "dev-node", provider.base_url(), provider.model()));
+    let mut yaml = EdgeYaml::new().with(ProviderYaml::new(
+        "dev-provider",
+        "dev-node",
+        provider.base_url(),
+        provider.model(),
+    ));
     yaml.http = options.listen.to_string();
     yaml.pool = "queue_timeout_ms: 5000".to_owned();
     let edge = site.edge(&yaml)?;
@@ -88,7 +92,8 @@ fn print_usage(base_url: &str, token: &str, model: &str, dir: &Path) {
 
 /// SIGINT and SIGTERM end the wait instead of the process, so that the children are ended and the files removed.
 fn watch_signals() -> anyhow::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             STOP.store(true, SeqCst);

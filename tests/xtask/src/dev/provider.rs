@@ -27,14 +27,21 @@ impl Provider {
         if let Some(base_url) = wish {
             let base_url = base_url.trim_end_matches('/').to_owned();
             let Some(model) = first_model(&base_url) else {
-                bail!("{base_url}/models does not list a model: is this the base URL of a running OpenAI-compatible server?");
+                bail!(
+                    "{base_url}/models does not list a model: is this the base URL of a running OpenAI-compatible server?"
+                );
             };
             return Ok(Self { base_url, model, kind: "given".to_owned(), _process: None });
         }
         for (name, port) in USUAL.iter().filter(|_| !scripted) {
             let base_url = format!("http://127.0.0.1:{port}/v1");
             if let Some(model) = first_model(&base_url) {
-                return Ok(Self { base_url, model, kind: format!("real, on {name}'s usual port"), _process: None });
+                return Ok(Self {
+                    base_url,
+                    model,
+                    kind: format!("real, on {name}'s usual port"),
+                    _process: None,
+                });
             }
         }
         let process = site.provider(&["--events", "24", "--gap-us", "40000"])?;
