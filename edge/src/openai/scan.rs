@@ -7,6 +7,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+/// Deepest nesting of arrays and objects that is passed on.
+const DEPTH_MAX: usize = 128;
+
 /// Facts of a chat completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatScan {
@@ -50,6 +53,9 @@ pub fn chat(body: &[u8]) -> Result<ChatScan, ScanError> {
     if body.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| *b != b'{') {
         return Err(ScanError::Syntax("expected an object".to_owned()));
     }
+    if nests_too_deep(body) {
+        return Err(ScanError::Syntax(format!("it nests deeper than {DEPTH_MAX} levels")));
+    }
     let members: Members<'_> = serde_json::from_slice(body).map_err(|e| ScanError::Syntax(e.to_string()))?;
     let wrong = |param, message| ScanError::Member { param, message };
     let raw = members.model.ok_or(wrong("model", "you must provide a model parameter"))?.get();
@@ -65,6 +71,36 @@ pub fn chat(body: &[u8]) -> Result<ChatScan, ScanError> {
     // `raw` borrows from `body`, so the distance of their starts is its offset.
     let start = raw.as_ptr().addr().saturating_sub(body.as_ptr().addr());
     Ok(ChatScan { model, stream, model_span: start..start + raw.len() })
+}
+
+/// Whether arrays and objects nest deeper than [`DEPTH_MAX`]. Our own parser would not mind, a provider's may.
+fn nests_too_deep(body: &[u8]) -> bool {
+    let (mut depth, mut rest) = (0_usize, body);
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => rest = after_string(after),
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return true;
+        }
+    }
+    false
+}
+
+/// What follows the string whose opening quote has been taken.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let escape = rest.get(at) == Some(&b'\\');
+        rest = rest.get(at + if escape { 2 } else { 1 }..).unwrap_or_default();
+        if !escape {
+            return rest;
+        }
+    }
+    &[]
 }
 
 impl ChatScan {
@@ -122,6 +158,10 @@ mod tests {
         ] {
             assert_eq!(param(body), expected, "{body}");
         }
+        let nested = |levels: usize| {
+            format!("{{\"model\":\"m\",\"x\":{}\"]]\\\"[\"{}}}", "[".repeat(levels), "]".repeat(levels))
+        };
+        assert_eq!((param(&nested(127)), param(&nested(128))), ("ok", "syntax"));
         let deep = format!("{{\"model\":\"m\",\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(param(&deep), "syntax");
     }
