@@ -3,7 +3,8 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    future::poll_fn,
+    future::{Future, poll_fn},
+    pin::Pin,
     task::{Context, Poll, Waker},
 };
 
@@ -48,7 +49,15 @@ impl Signal {
 #[derive(Debug, Default)]
 pub struct Latch {
     closed: Cell<bool>,
-    wakers: RefCell<Vec<Waker>>,
+    waiters: RefCell<Waiters>,
+}
+
+/// Wakers of the waits that are pending now, each at a place of its own that its wait frees when it is dropped: a wait
+/// that comes and goes with every request must leave nothing behind.
+#[derive(Debug, Default)]
+struct Waiters {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
 }
 
 impl Latch {
@@ -60,7 +69,7 @@ impl Latch {
     /// Closes it for good and wakes everyone.
     pub fn close(&self) {
         self.closed.set(true);
-        let wakers = std::mem::take(&mut *self.wakers.borrow_mut());
+        let wakers: Vec<_> = self.waiters.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
         for waker in wakers {
             waker.wake();
         }
@@ -72,18 +81,49 @@ impl Latch {
     }
 
     /// Waits until it is closed. Loses nothing when dropped.
-    pub async fn closed(&self) {
-        poll_fn(|cx| {
-            if self.closed.get() {
-                return Poll::Ready(());
-            }
-            let mut wakers = self.wakers.borrow_mut();
-            if !wakers.iter().any(|w| w.will_wake(cx.waker())) {
-                wakers.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+    pub fn closed(&self) -> Closed<'_> {
+        Closed { latch: self, place: None }
+    }
+}
+
+/// A wait for a [`Latch`].
+#[derive(Debug)]
+pub struct Closed<'a> {
+    latch: &'a Latch,
+    place: Option<usize>,
+}
+
+impl Future for Closed<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.latch.is_closed() {
+            return Poll::Ready(());
+        }
+        let mut waiters = self.latch.waiters.borrow_mut();
+        let place = *self.place.get_or_insert_with(|| {
+            waiters.free.pop().unwrap_or_else(|| {
+                waiters.wakers.push(None);
+                waiters.wakers.len() - 1
+            })
+        });
+        if let Some(waker) = waiters.wakers.get_mut(place)
+            && !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker()))
+        {
+            *waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let mut waiters = self.latch.waiters.borrow_mut();
+        if let Some(waker) = waiters.wakers.get_mut(place) {
+            *waker = None;
+        }
+        waiters.free.push(place);
     }
 }
 
@@ -136,5 +176,34 @@ impl<T> Queue<T> {
             }
             self.signal.wait().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_that_is_dropped_leaves_nothing_in_the_latch() {
+        let latch = Latch::new();
+        let mut kept = Box::pin(latch.closed());
+        assert!(kept.as_mut().now_or_never().is_none());
+        for _ in 0..1_000 {
+            assert!(latch.closed().now_or_never().is_none());
+        }
+        assert_eq!(latch.waiters.borrow().wakers.len(), 2);
+        latch.close();
+        assert!(kept.now_or_never().is_some() && latch.closed().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_signal_that_is_set_before_the_wait_is_not_lost_and_counts_once() {
+        let signal = Signal::new();
+        signal.set();
+        signal.set();
+        assert!(signal.wait().now_or_never().is_some());
+        assert!(signal.wait().now_or_never().is_none());
     }
 }
