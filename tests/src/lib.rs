@@ -4,6 +4,7 @@
 
 pub mod config;
 pub mod http;
+pub mod kernel;
 pub mod process;
 pub mod site;
 
