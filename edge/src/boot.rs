@@ -50,7 +50,28 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// A signal or a report for the main thread.
 enum Notice {
     Signal(i32),
+    /// A shard that drains has no request left.
     Idle,
+    /// A shard's thread is about to end.
+    Ended(usize),
+}
+
+/// Reports the end of a shard, also by a panic.
+struct EndReport(usize, mpsc::Sender<Notice>);
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        let _main_is_there = self.1.send(Notice::Ended(self.0));
+    }
+}
+
+/// Runs the control thread. State that failed an assertion cannot be trusted: the process ends at once, and Nodes and
+/// clients learn it from their sockets.
+fn run_or_abort(run: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+        tracing::error!("the control thread failed an assertion: aborting");
+        std::process::abort();
+    }
 }
 
 /// Runs an Edge until it is told to stop by SIGTERM or SIGINT.
@@ -79,7 +100,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
         senders.clone(),
         Arc::clone(&metrics),
     );
-    let control = spawn_thread("control", move || control.run())?;
+    let control = spawn_thread("control", move || run_or_abort(|| control.run()))?;
 
     let (notify, notices) = mpsc::channel();
     let tasks = Arc::new(ops::OnceTasks::new());
@@ -117,7 +138,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     }
     tracing::info!(edge = %settings.edge.name, shards = count, generation = settings.generation, "edge serving");
 
-    wait_for_the_end(&notices, Drain::new(settings.limits.drain_grace, count), &senders);
+    wait_for_the_end(&notices, Drain::new(settings.limits.drain_grace, count), &senders)?;
     let end = clock::now() + STOP_GRACE;
     for shard in shards {
         while !shard.is_finished() && clock::now() < end {
@@ -192,6 +213,7 @@ struct Part {
 
 impl Part {
     async fn run(self) {
+        let _report = EndReport(self.index, self.notify.clone());
         let state =
             Rc::new(ShardState::new(self.index, self.settings, self.metrics, self.control, self.shards));
         let mut inbox = match self.inbox.open() {
@@ -232,7 +254,11 @@ impl Part {
     }
 }
 
-fn wait_for_the_end(notices: &mpsc::Receiver<Notice>, mut drain: Drain, shards: &[Sender<ToShard>]) {
+fn wait_for_the_end(
+    notices: &mpsc::Receiver<Notice>,
+    mut drain: Drain,
+    shards: &[Sender<ToShard>],
+) -> anyhow::Result<()> {
     let tell = |mail: fn() -> ToShard| {
         for shard in shards {
             // A shard that is far behind gets it as soon as it has taken one piece of mail.
@@ -252,6 +278,7 @@ fn wait_for_the_end(notices: &mpsc::Receiver<Notice>, mut drain: Drain, shards: 
                 drain.handle_signal(clock::now());
             }
             Ok(Notice::Idle) => drain.handle_idle(),
+            Ok(Notice::Ended(shard)) => anyhow::bail!("shard {shard} ended by itself"),
             Err(_) => drain.handle_timeout(clock::now()),
         }
         if before == Phase::Serving && drain.phase() == Phase::Draining {
@@ -259,6 +286,7 @@ fn wait_for_the_end(notices: &mpsc::Receiver<Notice>, mut drain: Drain, shards: 
         }
     }
     tell(|| ToShard::Stop);
+    Ok(())
 }
 
 fn watch_signals(notify: mpsc::Sender<Notice>) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
+    atomic::{AtomicU8, Ordering::SeqCst},
 };
 
 use control::input::LeaseId;
@@ -42,18 +42,52 @@ impl Returns {
     }
 }
 
+/// Whether a lease's request goes out: settled once, between the connection's shard, which is about to send it, and the
+/// request's shard, which has learned that the Node is lost. Without it a request that is sent on a connection that is
+/// about to close would be answered by nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Claim(Arc<AtomicU8>);
+
+const OPEN: u8 = 0;
+const SENT: u8 = 1;
+const REVOKED: u8 = 2;
+
+impl Claim {
+    /// The connection's shard sends the request now; `false` when the request's shard has revoked it.
+    #[must_use]
+    pub fn send(&self) -> bool {
+        self.0.compare_exchange(OPEN, SENT, SeqCst, SeqCst).is_ok()
+    }
+
+    /// It could not be sent after all.
+    pub fn unsend(&self) {
+        self.0.store(OPEN, SeqCst);
+    }
+
+    /// The request's shard forbids it; `false` when it was sent already.
+    #[must_use]
+    pub fn revoke(&self) -> bool {
+        self.0.compare_exchange(OPEN, REVOKED, SeqCst, SeqCst).is_ok() || self.0.load(SeqCst) == REVOKED
+    }
+
+    /// Whether it was sent.
+    pub fn is_sent(&self) -> bool {
+        self.0.load(SeqCst) == SENT
+    }
+}
+
 /// A hold on one slot of one provider for one run.
 #[derive(Debug)]
 pub struct Lease {
     id: LeaseId,
-    sent: Arc<AtomicBool>,
+    claim: Claim,
     returns: Arc<Returns>,
 }
 
 impl Lease {
     /// The value for a lease that control just granted.
     pub fn new(id: LeaseId, returns: &Arc<Returns>) -> Self {
-        Self { id, sent: Arc::default(), returns: Arc::clone(returns) }
+        Self { id, claim: Claim::default(), returns: Arc::clone(returns) }
     }
 
     /// Which.
@@ -61,20 +95,15 @@ impl Lease {
         self.id
     }
 
-    /// The flag that the connection's shard sets when it hands the request over.
-    pub fn sent_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.sent)
-    }
-
-    /// Whether the request was handed to the Node's connection.
-    pub fn is_sent(&self) -> bool {
-        self.sent.load(SeqCst)
+    /// Whether its request goes out.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let returned = self.returns.queue.push((self.id, self.sent.load(SeqCst)));
+        let returned = self.returns.queue.push((self.id, self.claim.is_sent()));
         debug_assert!(returned.is_ok(), "the return queue has room for every lease");
         if returned.is_err() {
             tracing::error!(lease = self.id.0, "lease return queue full");
@@ -88,11 +117,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_request_is_either_sent_or_revoked() {
+        let sent = Claim::default();
+        assert!(sent.send() && !sent.send() && !sent.revoke() && sent.is_sent());
+        let revoked = Claim::default();
+        assert!(revoked.revoke() && revoked.revoke() && !revoked.send() && !revoked.is_sent());
+    }
+
+    #[test]
     fn a_dropped_lease_comes_back_once_also_out_of_a_panic() {
         let (bell, _inbox) = dataplane::mailbox::for_thread(4);
         let returns = Arc::new(Returns::new(8, bell));
         let lease = Lease::new(LeaseId(7), &returns);
-        lease.sent_flag().store(true, SeqCst);
+        assert!(lease.claim().send());
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _held = lease;
             panic!("holder died");

@@ -9,7 +9,7 @@ use control::{
 };
 use proto::message::{ExecutionError, Header, TunnelRequest};
 
-use crate::lease::Lease;
+use crate::lease::{Claim, Lease};
 
 /// What the control thread receives: an input of the machine, and who asks where an answer has to go somewhere new.
 #[derive(Debug)]
@@ -69,8 +69,8 @@ pub struct Open {
     pub connection: ConnectionId,
     /// Which lease.
     pub lease: LeaseId,
-    /// Set once the request was handed to the connection; the lease's return path reads it.
-    pub sent: Arc<std::sync::atomic::AtomicBool>,
+    /// Whether it may still be sent.
+    pub claim: Claim,
     /// Whose frames they will be.
     pub request: RequestId,
     /// The request, without its body.

@@ -37,6 +37,8 @@ pub struct Metrics {
     /// Time in the queue of requests that were granted.
     pub queue_wait: Histogram,
     handshake_refused: IntCounterVec,
+    /// Handshakes that gave way to newer ones.
+    pub handshakes_displaced: IntCounter,
     registrations: IntCounterVec,
     link_closed: IntCounterVec,
     /// Node connections that are being served.
@@ -127,6 +129,11 @@ impl Metrics {
                 "iop_edge_node_handshake_refused_total",
                 "Node connections refused before registration, by reason",
                 &["reason"],
+            )?,
+            handshakes_displaced: counter(
+                r,
+                "iop_edge_node_handshakes_displaced_total",
+                "Unfinished Node handshakes that gave way to newer ones",
             )?,
             registrations: counters(
                 r,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dataplane::{
     http::{
         head::{Headers, ResponseHead},
+        hop,
         server::{Connection, ResponseBody},
     },
     net::WriteFault,
@@ -71,8 +72,9 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
                     body = ResponseBody::Length(length);
                 }
             }
+            name if !hop::may_cross(name) => {}
             name => {
-                is_event_stream |= name == "content-type" && header.value.starts_with(b"text/event-stream");
+                is_event_stream |= name == "content-type" && names_event_stream(&header.value);
                 // The wire's rules for headers are those of a head, so a refusal here is a defect: left out.
                 let _refused = headers.push(name, &header.value);
             }
@@ -129,6 +131,12 @@ pub async fn text(client: &mut Connection, status: u16, kind: &str, body: &[u8])
     client.respond(&own(status, headers), body).await
 }
 
+/// RFC 9110 section 8.3.1: a media type is compared without its parameters and in any case.
+fn names_event_stream(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
+}
+
 fn own(status: u16, headers: Headers) -> ResponseHead {
     ResponseHead { headers, ..ResponseHead::new(status) }
 }
@@ -136,4 +144,45 @@ fn own(status: u16, headers: Headers) -> ResponseHead {
 /// Our own names and values are valid; a value from the configuration that is not is left out.
 fn add(headers: &mut Headers, name: &str, value: &str) {
     let _refused = headers.push(name, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(fields: &[(&str, &str)]) -> Begun {
+        let header = |(name, value): &(&str, &str)| Header {
+            name: (*name).to_owned(),
+            value: value.as_bytes().to_vec().into(),
+        };
+        let headers: Vec<_> = fields.iter().map(header).collect();
+        relayed(200, &headers, &Answer { provider: Some("p1"), attempts: 1, ..Answer::local("req_1") })
+    }
+
+    #[test]
+    fn an_event_stream_is_known_by_its_media_type_alone() {
+        for (value, expected) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream; charset=utf-8", true),
+            ("text/event-stream ;x", true),
+            ("text/event-streams", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(head(&[("content-type", value)]).is_event_stream, expected, "{value}");
+        }
+    }
+
+    // req: TUN-6
+    #[test]
+    fn a_node_cannot_forge_our_own_fields_or_those_of_the_connection() {
+        let forged = [("x-iop-provider", "evil"), ("x-iop-attempts", "9"), ("x-request-id", "theirs")];
+        let begun =
+            head(&[&forged[..], &[("keep-alive", "timeout=1"), ("upgrade", "x"), ("x-kept", "1")]].concat());
+        let names: Vec<_> = begun.head.headers.iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            ["x-kept", "x-request-id", "request-id", "x-iop-provider", "x-iop-attempts", "x-iop-queue-ms"]
+        );
+        assert_eq!(begun.head.headers.get("x-iop-provider"), Some(&b"p1"[..]));
+    }
 }

@@ -231,6 +231,8 @@ fn the_edge_never_makes_up_an_end_that_the_provider_did_not_send() -> anyhow::Re
     let bench = Bench::start()?;
     let answer = bench.chat(true, "events=9 clean-eof-after=3")?;
     assert!(!answer.is_done() && !answer.text().contains("\"stop\""), "{}", answer.text());
+    assert_broken_stream(&answer, "upstream_error");
+    assert_eq!(bench.outcomes("upstream_truncated")?, 1.0);
     let answer = bench.chat(true, "events=9 error-after=3")?;
     assert_eq!(
         answer.error_events()[0]["code"],

@@ -189,3 +189,15 @@ fn certificates_of_an_external_pki_work_as_well() -> anyhow::Result<()> {
     assert!(answer.is_done());
     Ok(())
 }
+
+#[test]
+fn mute_connections_to_the_node_port_keep_no_node_out() -> anyhow::Result<()> {
+    let site = site()?;
+    let edge = edge_of(&site)?;
+    // More than all shards together let shake hands at a time.
+    let mute: Vec<_> = (0..600).map(|_| TcpStream::connect(&edge.node)).collect::<Result<_, _>>()?;
+    let _node = site.node_unready(NODE, &edge.node)?;
+    eventually(SOON * 2, "the node is ready beside them", || Ok(node_status(&edge)?["connected"] == true))?;
+    assert_eq!(mute.len(), 600);
+    Ok(())
+}

@@ -7,6 +7,7 @@
 mod cancel;
 mod chat;
 mod cli;
+mod dev;
 mod drain;
 mod errors;
 mod framing;

@@ -289,3 +289,18 @@ fn a_busy_node_is_asked_once_more_and_then_the_client_is_told() -> anyhow::Resul
     assert!(answer.header("retry-after").is_some());
     Ok(())
 }
+
+#[test]
+fn an_interim_status_from_a_node_is_no_answer() -> anyhow::Result<()> {
+    let site = site()?;
+    let edge = edge_of(&site)?;
+    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    for status in [100, 101, 199, 600] {
+        let mut client = ask(&site, &edge, false)?;
+        let stream = node.request()?.stream;
+        node.frame(stream, 0, TunnelFrameKind::ResponseStart { status, headers: Vec::new() })?;
+        let answer = client.answer()?;
+        assert_error(&answer, 502, Some("upstream_error"));
+    }
+    still_serves(&site, &edge, &mut node)
+}

@@ -29,20 +29,21 @@ const NOT_NOMINABLE: [&str; 6] =
 /// Fields that may go to a provider: end-to-end ones without the client's credentials, in order.
 pub fn forwardable_request(headers: &Headers) -> impl Iterator<Item = (&str, &[u8])> {
     let nominated = nominated(headers);
-    headers.iter().filter(move |(name, _)| {
-        !is_internal(name)
-            && !HOP_BY_HOP.contains(name)
-            && !CLIENT_ONLY.contains(name)
-            && !is_in(&nominated, name)
-    })
+    headers
+        .iter()
+        .filter(move |(name, _)| may_cross(name) && !CLIENT_ONLY.contains(name) && !is_in(&nominated, name))
 }
 
 /// Fields that may go to a client: the provider's end-to-end ones, `content-length` included, in order.
 pub fn forwardable_response(headers: &Headers) -> impl Iterator<Item = (&str, &[u8])> {
     let nominated = nominated(headers);
-    headers
-        .iter()
-        .filter(move |(name, _)| !is_internal(name) && !HOP_BY_HOP.contains(name) && !is_in(&nominated, name))
+    headers.iter().filter(move |(name, _)| may_cross(name) && !is_in(&nominated, name))
+}
+
+/// Whether a single field may cross at all, in either direction: for heads that come as a list from a peer of ours, whose
+/// word on what it has filtered is not taken.
+pub fn may_cross(name: &str) -> bool {
+    !is_internal(name) && !HOP_BY_HOP.contains(&name)
 }
 
 /// `proxy-*` speaks to proxies, `x-iop-*` is this product's own and never believed from outside.

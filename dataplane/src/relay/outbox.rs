@@ -198,11 +198,14 @@ impl Outbox {
         self.end_queued = self.end_sent;
     }
 
-    /// Drops what waits in front of the terminal, so that it can leave without credit.
+    /// Drops the payload that waits in front of the terminal, so that it can leave without credit. A start that has not
+    /// left stays: an end without one is a violation to the peer.
     pub(super) fn discard_before_end(&mut self) {
-        let end = self.items.pop_back().filter(|_| self.end_queued);
-        self.items.clear();
-        self.items.extend(end);
+        self.items.retain(|item| match item {
+            Item::Frame(_) | Item::Whole(_) => true,
+            Item::Event(event) => event_cost(&event.kind) == 0,
+            Item::Body(_) | Item::Merged(_) | Item::Upload(_) => false,
+        });
         self.queued = 0;
     }
 

@@ -302,7 +302,7 @@ impl Session<'_> {
         let open = Open {
             connection: grant.connection,
             lease: grant.lease,
-            sent: lease.sent_flag(),
+            claim: lease.claim().clone(),
             request: self.events.id,
             tunnel: self.tunnel(&grant),
             body: self.plan.scan.body_for(&self.plan.body, &grant.target),
@@ -378,7 +378,8 @@ impl Session<'_> {
     /// A chat stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's
     /// HTTP server; clients would take it for a whole answer (API-1).
     fn lacks_done(&self) -> bool {
-        self.reply.status == 200 && self.reply.events.as_ref().is_some_and(|events| !events.saw_done())
+        (200..300).contains(&self.reply.status)
+            && self.reply.events.as_ref().is_some_and(|events| !events.saw_done())
     }
 
     fn saw_done(&self) -> bool {

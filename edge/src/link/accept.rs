@@ -1,10 +1,18 @@
 //! Accepting Nodes: who is not one of ours never gets to a frame.
 
-use std::{net::TcpListener, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::TcpListener,
+    pin::pin,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
 
 use control::input::Input;
 use dataplane::{
     clock,
+    local::Latch,
     net::{Listener, Stream},
     relay::{Established, Link, LinkLimits, accept},
     shard::spawn_guarded,
@@ -18,7 +26,8 @@ use crate::shard_state::ShardState;
 
 /// Unacknowledged data for this long breaks a link, as a lost heartbeat does.
 const USER_TIMEOUT: Duration = Duration::from_secs(45);
-/// Handshakes of one shard that may be going on; over it a new connection is closed at once.
+/// Handshakes of one shard that may be going on; over it the oldest one gives way, so that mute connections cannot keep
+/// Nodes out: theirs take milliseconds.
 const HANDSHAKES_MAX: usize = 256;
 
 /// Accepts Nodes on one socket until the process stops.
@@ -27,32 +36,40 @@ pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tls: Arc<Se
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "listen.node cannot be opened on the shard"),
     };
-    let going_on = Rc::new(());
+    let mut going_on: VecDeque<Weak<Latch>> = VecDeque::new();
     loop {
-        let stop = std::pin::pin!(state.stopping.closed());
-        let accepted = std::pin::pin!(listener.accept());
+        let stop = pin!(state.stopping.closed());
+        let accepted = pin!(listener.accept());
         let Either::Left((stream, _)) = select(accepted, stop).await else { return };
-        if Rc::strong_count(&going_on) > HANDSHAKES_MAX {
-            state.metrics.handshake_refused(Refusal::HandshakeTimeout);
-            tracing::warn!(peer = %stream.peer_addr(), "node refused: too many handshakes are going on");
-            continue;
+        going_on.retain(|handshake| handshake.strong_count() > 0);
+        if going_on.len() >= HANDSHAKES_MAX
+            && let Some(oldest) = going_on.pop_front().and_then(|handshake| handshake.upgrade())
+        {
+            state.metrics.handshakes_displaced.inc();
+            oldest.close();
         }
-        let (state, tls, handshake) = (Rc::clone(&state), Arc::clone(&tls), Rc::clone(&going_on));
-        spawn_guarded(async move {
-            let peer = stream.peer_addr();
-            match accept(stream, tls, clock::now() + HANDSHAKE_TIMEOUT).await {
-                Ok(established) => {
-                    drop(handshake);
-                    serve(state, established).await;
-                }
-                Err(error) => {
-                    // A peer that goes away without a word gave no reason: a port scan, a health check.
-                    let reason = error.refusal().unwrap_or(Refusal::Protocol);
-                    state.metrics.handshake_refused(reason);
-                    tracing::warn!(%peer, reason = reason.label(), %error, "node refused in the handshake");
-                }
-            }
-        });
+        let displaced = Rc::new(Latch::new());
+        going_on.push_back(Rc::downgrade(&displaced));
+        spawn_guarded(admit(Rc::clone(&state), stream, Arc::clone(&tls), displaced));
+    }
+}
+
+async fn admit(state: Rc<ShardState>, stream: Stream, tls: Arc<ServerConfig>, displaced: Rc<Latch>) {
+    let peer = stream.peer_addr();
+    let handshake = Box::pin(accept(stream, tls, clock::now() + HANDSHAKE_TIMEOUT));
+    let ended = match select(handshake, pin!(displaced.closed())).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right(_) => return,
+    };
+    drop(displaced);
+    match ended {
+        Ok(established) => serve(state, established).await,
+        Err(error) => {
+            // A peer that goes away without a word gave no reason: a port scan, a health check.
+            let reason = error.refusal().unwrap_or(Refusal::Protocol);
+            state.metrics.handshake_refused(reason);
+            tracing::warn!(%peer, reason = reason.label(), %error, "node refused in the handshake");
+        }
     }
 }
 

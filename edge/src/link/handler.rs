@@ -15,6 +15,12 @@ use crate::{
 /// Bodies under this are copied: a slice of a read buffer then keeps at most sixteen times its own size alive.
 const COPIED_BYTES: usize = 16 * 1024;
 
+/// Statuses that end the wait for a response (RFC 9110 section 15).
+const FINAL_STATUS: std::ops::Range<u16> = 200..600;
+
+/// Registrations that may be refused on one connection before it is closed: each costs a round trip through control.
+const REFUSED_REGISTRATIONS_MAX: u32 = 8;
+
 /// The link's handler on its shard.
 pub(super) struct Router {
     link: Rc<NodeLink>,
@@ -49,6 +55,11 @@ impl Router {
 
     fn register(&self, request: &RegisterRequest) {
         let state = &self.link.state;
+        let asked = self.link.registrations.get();
+        self.link.registrations.set(asked + 1);
+        if asked > REFUSED_REGISTRATIONS_MAX {
+            return self.link.close(CloseReason::ProtocolError);
+        }
         let token_ok =
             state.settings.node(request.node_id.as_str()).is_some_and(|node| node.token_ok(&request.token));
         let input = Input::Register {
@@ -65,6 +76,10 @@ impl Router {
         if matches!(kind, TunnelFrameKind::Usage(_)) {
             // An observation that nobody here accounts for yet. It costs a Node no credit, so it must not wait anywhere.
             return;
+        }
+        if matches!(kind, TunnelFrameKind::ResponseStart { status, .. } if !FINAL_STATUS.contains(&status)) {
+            // An interim status would leave the client waiting, and what follows on its connection ambiguous.
+            return self.violation(stream);
         }
         let (lease, request, cancelled, sequence) = {
             let mut streams = self.link.streams.borrow_mut();

@@ -12,7 +12,7 @@ mod streams;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::Arc,
 };
 
 use anyhow::Context;
@@ -63,12 +63,21 @@ pub struct NodeLink {
     handle: LinkHandle,
     streams: RefCell<Streams>,
     registered: Cell<bool>,
+    registrations: Cell<u32>,
     state: Rc<ShardState>,
 }
 
 impl NodeLink {
     fn new(id: ConnectionId, name: Name, handle: LinkHandle, state: Rc<ShardState>) -> Self {
-        Self { id, name, handle, streams: RefCell::default(), registered: Cell::new(false), state }
+        Self {
+            id,
+            name,
+            handle,
+            streams: RefCell::default(),
+            registered: Cell::new(false),
+            registrations: Cell::new(0),
+            state,
+        }
     }
 
     /// Control's answer to a registration.
@@ -123,10 +132,16 @@ impl NodeLink {
         self.handle.shutdown(reason);
     }
 
-    /// Sends a request out. A link that cannot take it is closed for control before the request goes back, or control
-    /// would grant it the same link again.
+    /// Sends a request out, or gives it back to control. A link that cannot take it is closed for control first, or
+    /// control would grant it the same link again.
     pub fn start(&self, open: &Open) {
-        if !self.try_start(open) {
+        let usable = !self.handle.is_stopping();
+        if usable && !open.claim.send() {
+            // Its generation has been fenced, and its request's shard knows: control may have it back.
+            return self.state.input(Input::NotSent { lease: open.lease });
+        }
+        if !usable || !self.try_start(open) {
+            open.claim.unsend();
             self.close(CloseReason::Internal);
             self.state.input(Input::ConnectionClosed { connection: self.id });
             self.state.input(Input::NotSent { lease: open.lease });
@@ -134,9 +149,6 @@ impl NodeLink {
     }
 
     fn try_start(&self, open: &Open) -> bool {
-        if self.handle.is_stopping() {
-            return false;
-        }
         let stream = self.streams.borrow_mut().add(open.lease, open.request);
         let mut request = open.tunnel.clone();
         request.stream = stream;
@@ -147,9 +159,7 @@ impl NodeLink {
         let sent = self.handle.open(stream, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_DEFAULT).is_ok()
             && self.handle.queue(stream, Message::TunnelRequest(request)).is_ok()
             && (rest.is_empty() || self.handle.queue_body(stream, rest).is_ok());
-        if sent {
-            open.sent.store(true, SeqCst);
-        } else {
+        if !sent {
             self.handle.close(stream);
             self.streams.borrow_mut().remove(stream);
         }

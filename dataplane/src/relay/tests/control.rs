@@ -109,6 +109,22 @@ fn a_cancel_after_the_owner_finished_frees_what_waits_for_credit_and_lets_the_te
 }
 
 #[test]
+fn a_cancel_keeps_a_start_that_has_not_left_in_front_of_its_terminal() {
+    let mut pair = Pair::new();
+    pair.open(1, 100);
+    pair.node.mux.queue(1, start(1)).unwrap();
+    pair.node.mux.queue(1, body(1, vec![0; 100])).unwrap();
+    pair.node.mux.queue(1, end(1)).unwrap();
+    pair.node.mux.finish(1);
+    pair.node.receive(pair.now, cancel(1)).unwrap();
+    pair.settle();
+    assert!(!pair.node.mux.is_open(1));
+    let kinds: Vec<_> = pair.edge.inbox.iter().map(|i| matches!(i, Incoming::StreamFault { .. })).collect();
+    assert_eq!(kinds, [false, false], "{:?}", pair.edge.inbox);
+    assert!(pair.edge.bytes_of(1).is_empty());
+}
+
+#[test]
 fn a_finished_stream_sends_the_rest_and_is_gone() {
     let mut pair = Pair::new();
     pair.open(1, 100);

@@ -139,11 +139,11 @@ impl Attempt {
         Step::Nothing
     }
 
-    /// A fenced run that was never sent is not lost: its connection's shard says so to control, which admits it again
-    /// and tells us by `Requeued` (FEN-7).
+    /// A fenced run that was never sent is not lost: from now on it cannot be sent, its connection's shard says so to
+    /// control, which admits it again and tells us by `Requeued` (FEN-7).
     fn fenced(&mut self, lease: LeaseId) -> Step {
         match &self.state {
-            State::Running(running) if running.lease.id() == lease && running.lease.is_sent() => {
+            State::Running(running) if running.lease.id() == lease && !running.lease.claim().revoke() => {
                 self.end(Step::Failed(Cause::NodeLost))
             }
             _ => Step::Nothing,

@@ -19,7 +19,7 @@ impl World {
 
     fn grant(&mut self, id: u64, sent: bool) -> Step {
         let lease = Lease::new(LeaseId(id), &self.returns);
-        lease.sent_flag().store(sent, std::sync::atomic::Ordering::SeqCst);
+        assert!(!sent || lease.claim().send());
         let grant = Grant {
             request: RequestId(1),
             lease: LeaseId(id),
@@ -84,7 +84,10 @@ fn a_failure_waits_for_the_body_bytes_before_it() {
 fn a_grant_that_was_fenced_before_it_was_sent_waits_again_and_a_sent_one_is_lost() {
     let mut w = World::new();
     w.grant(1, false);
+    let claim = w.attempt.lease().unwrap().claim().clone();
     assert!(matches!(w.attempt.handle(Event::Fenced(LeaseId(1))), Step::Nothing));
+    // Its connection's shard may look at it only now: it must not send what nobody waits for.
+    assert!(!claim.send());
     assert!(matches!(w.attempt.handle(Event::Requeued(LeaseId(1))), Step::Nothing));
     assert!(w.attempt.is_waiting());
     assert_eq!(w.returned(), [(1, false)]);
