@@ -21,9 +21,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve clients and Nodes until SIGTERM or SIGINT.
+    ///
+    /// Environment: IOP_DRIVER=auto|io_uring|epoll, RUST_LOG.
     Serve {
         /// The configuration file.
-        #[arg(long)]
+        #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
     /// Look at a configuration file, offline.
@@ -39,10 +41,10 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check a file: exits 0 when it loads, 1 with every error otherwise.
+    /// Check a file: exits 0 when it loads, 1 with every error otherwise. Certificates are not opened.
     Check {
         /// The configuration file.
-        #[arg(long)]
+        #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
 }

@@ -81,6 +81,10 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
         }
     }
     if is_event_stream {
+        if let ResponseBody::Length(_) = body {
+            // A stream that breaks must be able to say so, and one that lacks its end must not look whole.
+            body = ResponseBody::Chunked;
+        }
         if headers.get("cache-control").is_none() {
             add(&mut headers, "cache-control", "no-cache");
         }
@@ -170,6 +174,14 @@ mod tests {
         ] {
             assert_eq!(head(&[("content-type", value)]).is_event_stream, expected, "{value}");
         }
+    }
+
+    #[test]
+    fn a_length_is_kept_except_for_an_event_stream() {
+        assert_eq!(head(&[("content-length", "5")]).body, ResponseBody::Length(5));
+        let stream = [("content-length", "5"), ("content-type", "text/event-stream")];
+        assert_eq!(head(&stream).body, ResponseBody::Chunked);
+        assert_eq!(head(&[]).body, ResponseBody::Chunked);
     }
 
     // req: TUN-6

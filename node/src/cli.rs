@@ -29,7 +29,7 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub struct Source {
-    /// A join bundle, as `iop-edge pki issue node NAME --bundle FILE` makes it.
+    /// A join file, as `iop-edge pki issue node NAME --bundle FILE` makes it.
     #[arg(long, value_name = "FILE")]
     join: Option<PathBuf>,
     /// A node.yaml.

@@ -161,3 +161,16 @@ fn a_client_that_closes_its_half_holds_no_slot_for_ever() -> anyhow::Result<()> 
     let _answered_or_closed = client.answer();
     bench.settles()
 }
+
+// req: POL-10, TUN-4
+#[test]
+fn a_client_that_buries_its_leaving_under_data_holds_no_slot() -> anyhow::Result<()> {
+    let bench = Bench::one_slot()?;
+    let mut client = bench.begin(true, "stall-before-headers")?;
+    eventually(SOON, "it runs", || Ok(bench.metric("iop_edge_leases")? == 1.0))?;
+    // The Edge stops reading at some point: what the sockets do not take is not needed.
+    client.stream.set_write_timeout(Some(SOON))?;
+    let _full = client.send(vec![b'x'; 3_000_000]);
+    drop(client);
+    bench.settles()
+}

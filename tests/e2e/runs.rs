@@ -69,7 +69,7 @@ fn a_frame_after_the_terminal_reaches_nobody() -> anyhow::Result<()> {
     let answer = client.answer()?;
     assert_eq!((answer.status, answer.text().as_str(), answer.whole), (200, "{}", true));
     still_serves(&site, &edge, &mut node)?;
-    assert_eq!(metric(&edge, "iop_edge_leases")?, 0.0);
+    eventually(SOON, "no lease is held", || Ok(metric(&edge, "iop_edge_leases")? == 0.0))?;
     assert_eq!(node_status(&edge)?["connected"], true);
     Ok(())
 }
@@ -260,7 +260,7 @@ fn every_kind_of_error_that_a_node_reports_has_its_status_and_code() -> anyhow::
             }
         }
     }
-    assert_eq!(metric(&edge, "iop_edge_leases")?, 0.0);
+    eventually(SOON, "no lease is held", || Ok(metric(&edge, "iop_edge_leases")? == 0.0))?;
     still_serves(&site, &edge, &mut node)
 }
 

@@ -211,7 +211,9 @@ impl Session<'_> {
                 Woken::ClientStirred => match self.client.check_gone() {
                     Gone::Yes => return self.client_left().await,
                     Gone::No => watch = Some(Box::pin(self.client.watch())),
-                    Gone::Deaf => watch = None,
+                    // So much sent in advance that its leaving could not be seen any more: no client that waits for its
+                    // answer does that, and a slot must not wait for one that is not there.
+                    Gone::Deaf => return WayOut::ClientGone,
                 },
                 Woken::Deadline => return WayOut::Refuse(Fault::Deadline),
                 Woken::Stop => return WayOut::Refuse(Fault::Cancelled),

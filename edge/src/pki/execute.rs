@@ -62,7 +62,7 @@ fn init(args: Init, now: u64, out: &mut impl Write) -> Result<(), PkiError> {
          wrote {dir}/pki.yaml                  names for later certificates\n\
          \n\
          Next: name every Node in edge.yaml under nodes: and make its join file:\n  \
-         iop-edge pki issue node NAME --dir {dir} --bundle NAME.yaml{advertise}\n\
+         iop-edge pki issue node NAME --dir {dir} --bundle NAME.join.yaml{advertise}\n\
          The Edge itself needs edge.crt, edge.key and node-ca.crt only. Keep the two CA keys on another machine\n\
          if you can: node-ca.key can make any Node, edge-ca.key can pose as the Edge.\n"
     )?;

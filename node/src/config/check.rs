@@ -93,7 +93,7 @@ fn split_address(text: &str) -> Option<(String, u16)> {
 
 fn identity(report: &mut Report, typed: Option<file::Identity>, directory: &Path) -> Option<IdentitySource> {
     const EXPECTED: &str =
-        "expected cert_file, key_file and edge_ca_file, or cert_pem, key_pem and edge_ca_pem (a join bundle)";
+        "expected cert_file, key_file and edge_ca_file, or cert_pem, key_pem and edge_ca_pem (a join file)";
     let Some(typed) = typed else {
         report.add(Place::default(), "identity", format!("missing; {EXPECTED}"));
         return None;
