@@ -287,14 +287,18 @@ impl Fault {
                 "The API key is missing or not valid. Send it as `Authorization: Bearer KEY`."
             }
             Self::UnknownModel { .. } => "The model does not exist. GET /v1/models lists the models.",
-            Self::UnknownPath => "There is nothing at this path. There are /v1/chat/completions and /v1/models.",
+            Self::UnknownPath => {
+                "There is nothing at this path. There are /v1/chat/completions and /v1/models."
+            }
             Self::RequestTimeout => "The request did not arrive in time.",
             Self::UnsupportedMedia => "The request body must have the content type application/json.",
             Self::UnsupportedEncoding => "The content encoding of the request body is not supported.",
             Self::ExpectationFailed => "The only expectation that is met is 100-continue.",
             Self::HeadTooLarge => "The head of the request is too large.",
             Self::QueueFull => "Too many requests are waiting. Try again in a moment.",
-            Self::QueueTimeout => "No provider of the model was connected and free in time. Try again in a moment.",
+            Self::QueueTimeout => {
+                "No provider of the model was connected and free in time. Try again in a moment."
+            }
             Self::Unservable => "No provider of the model supports this kind of request.",
             Self::Busy => "The provider of the model is busy. Try again in a moment.",
             Self::Draining => "The gateway is about to stop. Try again in a moment.",

@@ -42,6 +42,7 @@ fn the_completion_needs_the_node_so_without_it_dev_fails() -> anyhow::Result<()>
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_ne!(output.status.code(), Some(0), "{out}{err}");
     assert!(out.contains("node       killed") && !out.contains("events in"), "{out}");
-    assert!(err.contains("the completion failed") && err.contains("503"), "{err}");
+    // The Edge may learn of the Node's end before or after it has sent the request: 503 or 502.
+    assert!(err.contains("the completion failed") && (err.contains("503") || err.contains("502")), "{err}");
     Ok(())
 }

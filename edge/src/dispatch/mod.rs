@@ -1,6 +1,8 @@
 //! One request from admission to settlement: a pure machine (`attempt`) and the driver that does its I/O (`session`).
 
 mod attempt;
+mod downstream;
 pub mod session;
+mod wait;
 
 pub use session::{Ended, Plan, run};

@@ -4,11 +4,9 @@
 //! the Node to stop, and the lease, which returns the slot.
 
 use std::{
-    future::Future,
-    pin::{Pin, pin},
+    pin::pin,
     rc::Rc,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -20,30 +18,27 @@ use control::{
 };
 use dataplane::{
     clock,
-    http::{
-        server::{Connection, Gone, ResponseBody},
-        sse::Splitter,
-    },
+    http::server::{Connection, Gone},
     time::sleep_until,
 };
 use proto::message::{Header, Operation, TunnelRequest};
 
-use super::attempt::{Attempt, Cause, Step};
+use super::{
+    attempt::{Attempt, Cause, Step},
+    downstream::Downstream,
+    wait::{Timer, Watch, Woken, wait},
+};
 use crate::{
     mail::{Open, ToShard},
     openai::scan::ChatScan,
     reply::{CLIENT_GONE, Fault},
     requests::{Event, Registered},
-    response::{self, Answer},
+    response::Answer,
     shard_state::ShardState,
 };
 
-/// Body bytes passed on before credit for them goes back: half a run window, which is also what the link waits for.
-const RELEASE_BYTES: usize = 128 * 1024;
 /// How long the end of a run may take to arrive when its client has left after `[DONE]`.
 const END_GRACE: Duration = Duration::from_secs(1);
-/// Body bytes gathered for one write to the client.
-const WRITE_BYTES: usize = 256 * 1024;
 
 /// A request that may be dispatched: authenticated, whole, understood.
 #[derive(Debug)]
@@ -102,13 +97,11 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Plan) ->
     };
     let mut session = Session {
         shard,
-        client,
+        downstream: Downstream::new(client, plan.started),
         events: registered,
         plan,
         attempt: Attempt::default(),
         run: None,
-        reply: Reply::default(),
-        queued: Duration::ZERO,
         grant: None,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
@@ -127,18 +120,6 @@ enum WayOut {
     Refuse(Fault),
     /// There is nobody to tell.
     ClientGone,
-}
-
-/// What the client has been given so far.
-#[derive(Default)]
-struct Reply {
-    status: u16,
-    framing: Option<ResponseBody>,
-    /// Watches the event boundaries of a stream; `None` for other bodies.
-    events: Option<Splitter>,
-    bytes: u64,
-    unreleased: usize,
-    first_byte: Option<Duration>,
 }
 
 /// A dispatched run; dropping it stops it, unless the Node has said that it is over.
@@ -160,13 +141,11 @@ impl Drop for Run {
 
 struct Session<'a> {
     shard: &'a Rc<ShardState>,
-    client: &'a mut Connection,
+    downstream: Downstream<'a>,
     events: Registered,
     plan: Plan,
     attempt: Attempt,
     run: Option<Run>,
-    reply: Reply,
-    queued: Duration,
     grant: Option<Box<Grant>>,
 }
 
@@ -177,22 +156,12 @@ impl Drop for Session<'_> {
     }
 }
 
-/// What ended a wait.
-enum Woken {
-    Event(Event),
-    ClientStirred,
-    Deadline,
-    Stop,
-}
-
-type Watch = Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
-
 impl Session<'_> {
     async fn drive(&mut self) -> WayOut {
-        let mut watch: Option<Watch> = Some(Box::pin(self.client.watch()));
+        let mut watch: Option<Watch> = Some(Box::pin(self.downstream.client.watch()));
         let stop_state = Rc::clone(self.shard);
         let mut stop = pin!(stop_state.stopping.closed());
-        let mut timer: Option<Pin<Box<dyn Future<Output = ()>>>> = None;
+        let mut timer: Option<Timer> = None;
         loop {
             match wait(&self.events, &mut watch, &mut timer, stop.as_mut()).await {
                 // Links close at the same time: their fencing must not be taken for the cause.
@@ -208,9 +177,9 @@ impl Session<'_> {
                         timer = self.run.as_ref().map(|run| Box::pin(sleep_until(run.deadline)) as _);
                     }
                 }
-                Woken::ClientStirred => match self.client.check_gone() {
+                Woken::ClientStirred => match self.downstream.client.check_gone() {
                     Gone::Yes => return self.client_left().await,
-                    Gone::No => watch = Some(Box::pin(self.client.watch())),
+                    Gone::No => watch = Some(Box::pin(self.downstream.client.watch())),
                     // So much sent in advance that its leaving could not be seen any more: no client that waits for its
                     // answer does that, and a slot must not wait for one that is not there.
                     Gone::Deaf => return WayOut::ClientGone,
@@ -231,14 +200,14 @@ impl Session<'_> {
                     return match self.flush().await {
                         Some(gone) if !matches!(way_out, WayOut::Complete) => Some(gone),
                         // A client that takes `[DONE]` and closes at once has its answer.
-                        Some(_) if self.saw_done() => Some(WayOut::Complete),
+                        Some(_) if self.downstream.saw_done() => Some(WayOut::Complete),
                         Some(gone) => Some(gone),
                         None => Some(way_out),
                     };
                 }
                 step = self.attempt.poll();
             }
-            next = if self.client.pending() < WRITE_BYTES { self.events.events.try_pop() } else { None };
+            next = if self.downstream.has_room() { self.events.events.try_pop() } else { None };
         }
         self.flush().await
     }
@@ -258,19 +227,20 @@ impl Session<'_> {
             }
             Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
             Step::Head { status, headers } => {
-                self.begin(status, &headers);
+                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
+                self.downstream.begin(status, &headers, &answer);
                 None
             }
             Step::Body(bytes) => {
-                self.relay(bytes);
+                self.relay(&bytes);
                 None
             }
             Step::Complete => {
                 self.end_run();
-                if self.lacks_done() {
+                if self.downstream.lacks_done() {
                     return Some(WayOut::Refuse(Fault::UpstreamTruncated));
                 }
-                self.client.finish();
+                self.downstream.client.finish();
                 Some(WayOut::Complete)
             }
             Step::Failed(cause) => {
@@ -288,7 +258,6 @@ impl Session<'_> {
     }
 
     fn dispatch(&mut self, grant: Box<Grant>) {
-        self.queued = grant.queued_for;
         if grant.attempt == 1 {
             self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
         }
@@ -335,63 +304,31 @@ impl Session<'_> {
         }
     }
 
-    fn begin(&mut self, status: u16, headers: &[Header]) {
-        let answer = Answer {
-            request_id: &self.plan.request_id,
-            provider: self.grant.as_ref().map(|g| &*g.provider),
-            attempts: self.attempt.dispatches(),
-            queued: self.queued,
-        };
-        let begun = response::relayed(status, headers, &answer);
-        self.reply.status = status;
-        self.reply.framing = Some(begun.body);
-        self.reply.events = begun.is_event_stream.then(Splitter::new);
-        self.client.begin(&begun.head, begun.body);
-    }
-
-    fn relay(&mut self, bytes: Bytes) {
-        if self.reply.first_byte.is_none() {
-            let took = clock::now().saturating_duration_since(self.plan.started);
-            self.reply.first_byte = Some(took);
+    fn relay(&mut self, bytes: &Bytes) {
+        if self.downstream.push(bytes)
+            && let Some(took) = self.downstream.first_byte()
+        {
             self.shard.metrics.first_byte.observe(took.as_secs_f64());
         }
-        if let Some(events) = &mut self.reply.events {
-            events.push(&bytes);
-        }
-        self.reply.bytes += bytes.len() as u64;
-        self.reply.unreleased += bytes.len();
-        self.client.push(&bytes);
     }
 
     /// Writes what waits; gives credit back for it.
     async fn flush(&mut self) -> Option<WayOut> {
-        if self.client.pending() > 0 && self.client.flush().await.is_err() {
+        if self.downstream.flush().await.is_err() {
             return Some(WayOut::ClientGone);
         }
-        if self.reply.unreleased >= RELEASE_BYTES
-            && let Some(run) = &self.run
+        if let Some(run) = &self.run
+            && let Some(bytes) = self.downstream.take_released()
         {
-            let bytes = std::mem::take(&mut self.reply.unreleased);
             self.shard.to_connection(run.connection, ToShard::Release(run.connection, run.lease, bytes));
         }
         None
     }
 
-    /// A chat stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's
-    /// HTTP server; clients would take it for a whole answer (API-1).
-    fn lacks_done(&self) -> bool {
-        (200..300).contains(&self.reply.status)
-            && self.reply.events.as_ref().is_some_and(|events| !events.saw_done())
-    }
-
-    fn saw_done(&self) -> bool {
-        self.reply.events.as_ref().is_some_and(Splitter::saw_done)
-    }
-
     /// The client has closed. After `[DONE]` that is the usual end: the run's own end is on its way and gets a moment, so
     /// that the provider's connection need not be cut.
     async fn client_left(&mut self) -> WayOut {
-        if !self.saw_done() {
+        if !self.downstream.saw_done() {
             return WayOut::ClientGone;
         }
         let until = clock::now() + END_GRACE;
@@ -421,45 +358,41 @@ impl Session<'_> {
         // Stops the run and returns the lease before anything is written to a client that may be slow.
         self.run = None;
         self.attempt.abandon();
-        self.shard.metrics.response_bytes.inc_by(self.reply.bytes);
+        self.shard.metrics.response_bytes.inc_by(self.downstream.bytes());
         let (outcome, reusable) = match way_out {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),
-            WayOut::Refuse(fault) => (fault.outcome(), self.refuse(&fault).await),
+            WayOut::Refuse(fault) => {
+                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
+                (fault.outcome(), self.downstream.refuse(&fault, &answer).await)
+            }
         };
         Ended {
             outcome,
             reusable,
-            status: self.reply.status,
+            status: self.downstream.status(),
             provider: self.grant.as_ref().map(|g| Arc::clone(&g.provider)),
             attempts: self.attempt.dispatches(),
-            bytes: self.reply.bytes,
-            queued: self.queued,
-            first_byte: self.reply.first_byte,
+            bytes: self.downstream.bytes(),
+            queued: queued(self.grant.as_deref()),
+            first_byte: self.downstream.first_byte(),
         }
     }
+}
 
-    /// Tells the client of a failure: by status and JSON before the response has begun, by an error event and a broken end
-    /// in a stream, by a broken end alone in the middle of anything else (API-1).
-    async fn refuse(&mut self, fault: &Fault) -> bool {
-        if self.reply.framing.is_none() {
-            self.reply.status = fault.status();
-            let answer = Answer {
-                request_id: &self.plan.request_id,
-                provider: self.grant.as_ref().map(|g| &*g.provider),
-                attempts: self.attempt.dispatches(),
-                queued: self.queued,
-            };
-            return response::refuse(self.client, fault, &answer).await.is_ok();
-        }
-        let at_boundary = self.reply.events.as_ref().is_some_and(|e| e.at_boundary() && !e.saw_done());
-        if at_boundary {
-            self.client.push(fault.stream_event().as_bytes());
-        }
-        // What was pushed leaves; the owner closes the connection without the body's end.
-        let _gone = self.client.flush().await;
-        false
+/// How the answer came about, so far.
+fn answer<'a>(plan: &'a Plan, grant: Option<&'a Grant>, attempt: &Attempt) -> Answer<'a> {
+    Answer {
+        request_id: &plan.request_id,
+        provider: grant.map(|grant| &*grant.provider),
+        attempts: attempt.dispatches(),
+        queued: queued(grant),
     }
+}
+
+/// Time in the queue up to the last grant.
+fn queued(grant: Option<&Grant>) -> Duration {
+    grant.map_or(Duration::ZERO, |grant| grant.queued_for)
 }
 
 fn fault_of(cause: Cause) -> Fault {
@@ -474,33 +407,4 @@ fn fault_of(cause: Cause) -> Fault {
 fn whole_seconds(duration: Duration) -> u32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     u32::try_from(seconds).unwrap_or(u32::MAX)
-}
-
-/// Events first: what has arrived is passed on before anything else is looked at.
-async fn wait(
-    events: &Registered,
-    watch: &mut Option<Watch>,
-    timer: &mut Option<Pin<Box<dyn Future<Output = ()>>>>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
-) -> Woken {
-    let mut next = pin!(events.events.pop());
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(event) = next.as_mut().poll(cx) {
-            return Poll::Ready(Woken::Event(event));
-        }
-        if let Some(future) = watch
-            && future.as_mut().poll(cx).is_ready()
-        {
-            *watch = None;
-            return Poll::Ready(Woken::ClientStirred);
-        }
-        if let Some(future) = timer
-            && future.as_mut().poll(cx).is_ready()
-        {
-            *timer = None;
-            return Poll::Ready(Woken::Deadline);
-        }
-        stop.as_mut().poll(cx).map(|()| Woken::Stop)
-    })
-    .await
 }

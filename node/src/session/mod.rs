@@ -256,7 +256,10 @@ fn refused(failure: Failure, refusal: &Refusal) -> DialFailure {
 /// On TLS 1.3 the Edge's judgement of our certificate arrives on the established link.
 fn broken(reason: CloseReason) -> DialFailure {
     let failure = if matches!(reason, CloseReason::Tls { .. }) { Failure::Tls } else { Failure::Broken };
-    DialFailure { failure, why: format!("the connection ended before the node was ready: {reason} (the edge's log says why)") }
+    DialFailure {
+        failure,
+        why: format!("the connection ended before the node was ready: {reason} (the edge's log says why)"),
+    }
 }
 
 /// Builds the adapters and resolves the names of their providers, then says that the Node is ready.

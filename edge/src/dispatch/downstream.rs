@@ -1,0 +1,134 @@
+//! What the client of one request has been given so far, and how it is told the end.
+
+use std::time::{Duration, Instant};
+
+use dataplane::{
+    clock,
+    http::{server::Connection, sse::Splitter},
+    net::WriteFault,
+};
+use proto::message::Header;
+
+use crate::{
+    reply::Fault,
+    response::{self, Answer},
+};
+
+/// Body bytes passed on before credit for them goes back: half a run window, which is also what the link waits for.
+const RELEASE_BYTES: usize = 128 * 1024;
+/// Body bytes gathered for one write to the client.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// The client's side of a request.
+pub(super) struct Downstream<'a> {
+    /// Its connection.
+    pub(super) client: &'a mut Connection,
+    started: Instant,
+    /// 0 until something is said.
+    status: u16,
+    begun: bool,
+    /// Watches the event boundaries of a stream; `None` for other bodies.
+    events: Option<Splitter>,
+    bytes: u64,
+    unreleased: usize,
+    first_byte: Option<Duration>,
+}
+
+impl<'a> Downstream<'a> {
+    /// Nothing given yet. `started` is when the request's head was complete.
+    pub(super) fn new(client: &'a mut Connection, started: Instant) -> Self {
+        Self {
+            client,
+            started,
+            status: 0,
+            begun: false,
+            events: None,
+            bytes: 0,
+            unreleased: 0,
+            first_byte: None,
+        }
+    }
+
+    /// The status that the client got, 0 for none.
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Body bytes passed on.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// From the request's head to the first body byte.
+    pub(super) fn first_byte(&self) -> Option<Duration> {
+        self.first_byte
+    }
+
+    /// Whether more may be gathered before a write.
+    pub(super) fn has_room(&self) -> bool {
+        self.client.pending() < WRITE_BYTES
+    }
+
+    /// Begins a relayed response.
+    pub(super) fn begin(&mut self, status: u16, headers: &[Header], answer: &Answer<'_>) {
+        let begun = response::relayed(status, headers, answer);
+        self.status = status;
+        self.begun = true;
+        self.events = begun.is_event_stream.then(Splitter::new);
+        self.client.begin(&begun.head, begun.body);
+    }
+
+    /// Appends body bytes to the next write. `true` for the first ones.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+        let is_first = self.first_byte.is_none();
+        if is_first {
+            self.first_byte = Some(clock::now().saturating_duration_since(self.started));
+        }
+        if let Some(events) = &mut self.events {
+            events.push(bytes);
+        }
+        self.bytes += bytes.len() as u64;
+        self.unreleased += bytes.len();
+        self.client.push(bytes);
+        is_first
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// The client has stopped reading or gone.
+    pub(super) async fn flush(&mut self) -> Result<(), WriteFault> {
+        if self.client.pending() > 0 { self.client.flush().await } else { Ok(()) }
+    }
+
+    /// Bytes for which credit goes back now.
+    pub(super) fn take_released(&mut self) -> Option<usize> {
+        (self.unreleased >= RELEASE_BYTES).then(|| std::mem::take(&mut self.unreleased))
+    }
+
+    /// A stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's HTTP
+    /// server; clients would take it for a whole answer (API-1).
+    pub(super) fn lacks_done(&self) -> bool {
+        (200..300).contains(&self.status) && self.events.as_ref().is_some_and(|events| !events.saw_done())
+    }
+
+    /// Whether it is a stream that has said `[DONE]`.
+    pub(super) fn saw_done(&self) -> bool {
+        self.events.as_ref().is_some_and(Splitter::saw_done)
+    }
+
+    /// Tells the client of a failure: by status and JSON before the response has begun, by an error event and a broken end
+    /// in a stream, by a broken end alone in the middle of anything else (API-1). Whether its connection may carry
+    /// another request; if not, the owner closes it without the body's end.
+    pub(super) async fn refuse(&mut self, fault: &Fault, answer: &Answer<'_>) -> bool {
+        if !self.begun {
+            self.status = fault.status();
+            return response::refuse(self.client, fault, answer).await.is_ok();
+        }
+        if self.events.as_ref().is_some_and(|events| events.at_boundary() && !events.saw_done()) {
+            self.client.push(fault.stream_event().as_bytes());
+        }
+        let _gone = self.client.flush().await;
+        false
+    }
+}
