@@ -1,7 +1,7 @@
 //! The rules that ARCHITECTURE.md states as absences, read from the manifests and sources themselves.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -215,6 +215,36 @@ fn only_one_file_maps_faults_to_http() -> anyhow::Result<()> {
         let is_control =
             name == "edge/src/control_loop.rs" || name == "edge/src/boot.rs" || is_test_file(&name);
         ensure!(is_control || !product.contains("control::Machine"), "{name} touches the machine");
+    }
+    Ok(())
+}
+
+/// Names of metrics in `text`: each `start` and the letters, digits and underscores behind it.
+fn metric_names(text: &str, start: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    // In sources `start` begins with the quote, which is no part of the name.
+    let prefix = start.trim_start_matches('"');
+    let rests = text.split(start).skip(1);
+    rests
+        .map(|rest| rest.split(|c| !is_part(c)).next().unwrap_or_default())
+        .map(|end| format!("{prefix}{end}"))
+        .collect()
+}
+
+#[test]
+fn the_metrics_page_names_every_metric_and_no_other() -> anyhow::Result<()> {
+    let page = read(&root().join("docs/metrics.md"))?;
+    for (source, prefix) in [("edge/src/metrics.rs", "iop_edge_"), ("node/src/metrics.rs", "iop_node_")] {
+        let text = read(&root().join(source))?;
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let registered = metric_names(product, &format!("\"{prefix}"));
+        let described = metric_names(&page, prefix);
+        // The reader must have seen something, or it proves nothing.
+        ensure!(registered.len() >= 10, "{source}: only {registered:?} were found");
+        let missing: Vec<_> = registered.difference(&described).collect();
+        ensure!(missing.is_empty(), "docs/metrics.md lacks {missing:?} of {source}");
+        let stale: Vec<_> = described.difference(&registered).collect();
+        ensure!(stale.is_empty(), "docs/metrics.md names {stale:?}, which {source} does not register");
     }
     Ok(())
 }

@@ -81,7 +81,9 @@ fn run_or_abort(run: impl FnOnce()) {
 pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     let settings = Arc::new(settings);
     let metrics = Arc::new(Metrics::new()?);
-    let tls = link::server_config(&settings).context("the Edge's identity")?;
+    let (tls, not_after) = link::server_config(&settings).context("the Edge's identity")?;
+    metrics.certificate_ends(not_after);
+    warn_of_the_end(not_after);
     let auth = Arc::new(Authenticator::new(&settings.principals));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let count = settings.edge.shard_count(cores);
@@ -152,6 +154,18 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A Node refuses an Edge whose certificate has expired, so its end must not come as a surprise.
+fn warn_of_the_end(not_after: u64) {
+    const WEEK: u64 = 7 * 24 * 3600;
+    let left = not_after.saturating_sub(clock::unix_seconds());
+    if left < WEEK {
+        tracing::warn!(
+            days_left = left / (24 * 3600),
+            "the Edge's certificate ends soon: issue a new one and restart"
+        );
+    }
+}
+
 /// Sockets of one shard.
 #[derive(Default)]
 struct Sockets {
@@ -188,10 +202,10 @@ fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
     Ok(all)
 }
 
-/// `SO_REUSEPORT` would let a second Edge of the same user share our port without a word: a plain bind tells.
+/// `SO_REUSEPORT` would let a second Edge of the same user share our port without a word: a bind without it tells.
 fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
     if address.port() != 0 {
-        TcpListener::bind(address).with_context(|| format!("{key}: cannot listen on {address}"))?;
+        Listener::probe(address).with_context(|| format!("{key}: cannot listen on {address}"))?;
     }
     Ok(())
 }

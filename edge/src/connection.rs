@@ -1,6 +1,11 @@
 //! One client connection: requests one after the other, each authenticated, read whole and routed.
 
-use std::{net::TcpListener, rc::Rc, sync::Arc, time::Instant};
+use std::{
+    net::{SocketAddr, TcpListener},
+    rc::Rc,
+    sync::Arc,
+    time::Instant,
+};
 
 use bytes::Bytes;
 use dataplane::{
@@ -97,6 +102,7 @@ impl Route<'_> {
 
 /// A request's way through this file, for its one log line.
 struct Request {
+    client: SocketAddr,
     id: Arc<str>,
     started: Instant,
     route: &'static str,
@@ -119,6 +125,7 @@ impl Client {
                 }
             };
             let mut request = Request {
+                client: connection.peer_addr(),
                 id: request_id::new(),
                 started: clock::now(),
                 route: "none",
@@ -254,6 +261,7 @@ impl Client {
         self.state.metrics.request_ended(request.route, ended.outcome);
         tracing::info!(
             request = &*request.id,
+            client = %request.client,
             route = request.route,
             token_ref = request.token_ref.as_deref(),
             model = request.model.as_deref(),
@@ -274,6 +282,7 @@ impl Client {
         let ms = millis(clock::now().saturating_duration_since(request.started));
         tracing::info!(
             request = &*request.id,
+            client = %request.client,
             route = request.route,
             token_ref = request.token_ref.as_deref(),
             model = request.model.as_deref(),

@@ -10,7 +10,11 @@ use crate::config::settings::{LogFormat, Logging};
 /// One is installed already.
 pub fn install(logging: &Logging) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(logging.level.as_str()));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // Its own complaint about a closed stderr would go there too, and panic.
+        .log_internal_errors(false);
     match logging.format {
         LogFormat::Text => builder.with_ansi(false).try_init(),
         LogFormat::Json => builder.json().try_init(),

@@ -91,6 +91,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             for warning in &settings.warnings {
                 println!("warning: {warning}");
             }
+            if let Err(error) = iop_edge::link::server_config(&settings) {
+                println!("warning: `serve` would refuse the identity: {error:#}");
+            }
             println!(
                 "{}: ok ({} models, {} nodes, {} tokens)",
                 config.display(),

@@ -51,6 +51,7 @@ pub struct Metrics {
     cancelling: IntGauge,
     control: IntCounterVec,
     config_generation: IntGauge,
+    certificate_not_after: IntGauge,
     /// Mail that had to wait because a shard's mailbox was full.
     pub mail_overflow: IntCounter,
     /// Late or foreign frames that were ignored.
@@ -165,6 +166,11 @@ impl Metrics {
                 &["event"],
             )?,
             config_generation: gauge(r, "iop_edge_config_generation", "Configuration generation in force")?,
+            certificate_not_after: gauge(
+                r,
+                "iop_edge_certificate_not_after_seconds",
+                "End of the Edge's own certificate, in seconds since 1970",
+            )?,
             mail_overflow: counter(
                 r,
                 "iop_edge_mail_overflow_total",
@@ -195,6 +201,11 @@ impl Metrics {
         let shard = shard.to_string();
         self.tasks.with_label_values(&[&shard]).set(clamp(live));
         self.task_panics.with_label_values(&[&shard]).set(clamp(panicked));
+    }
+
+    /// Notes when the Edge's certificate ends, in seconds since 1970.
+    pub fn certificate_ends(&self, not_after: u64) {
+        self.certificate_not_after.set(clamp(not_after));
     }
 
     /// Counts an ended request. Both labels are closed sets.

@@ -89,6 +89,7 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
             add(&mut headers, "cache-control", "no-cache");
         }
         // Keeps a proxy of nginx's kind in front of us from holding events back.
+        headers.remove("x-accel-buffering");
         add(&mut headers, "x-accel-buffering", "no");
     }
     answer.write(&mut headers);

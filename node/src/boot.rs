@@ -78,7 +78,15 @@ pub fn run(
     tracing::info!(shard = 0, driver = shard.driver.label(), "shard up");
     let _ended = shard.join();
     let exit = exit.recv().context("the shard died")??;
-    tracing::info!(?exit, code = exit.code(), "node stopped");
+    match exit {
+        Exit::Exhausted(attempts) => tracing::error!(
+            attempts,
+            code = exit.code(),
+            "node stopped: the edge was not reached; reconnect.max_attempts: 0 tries for ever"
+        ),
+        Exit::Fatal => tracing::error!(code = exit.code(), "node stopped: its own files cannot be used"),
+        Exit::Shutdown => tracing::info!(code = exit.code(), "node stopped"),
+    }
     Ok(exit)
 }
 

@@ -171,7 +171,7 @@ fn exhausted_attempts_exit_with_1() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert_eq!(told.matches("dial failed").count(), 2, "{told}");
-    assert!(told.contains("Exhausted(2)"), "{told}");
+    assert!(told.contains("attempts=2") && told.contains("max_attempts: 0"), "{told}");
 }
 
 // req: SUP-4, REG-9

@@ -2,7 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use iop_tests::{EdgeYaml, http, site::path};
+use anyhow::Context;
+use iop_tests::{
+    EdgeYaml, http,
+    site::{path, with_reconnect},
+};
 
 use crate::support::{Bench, NODE, is_matrix_only, provider_at, run, site, yaml};
 
@@ -55,7 +59,7 @@ fn the_pki_tool_overwrites_nothing_and_keeps_keys_to_their_owner() -> anyhow::Re
     let pki = site.dir().join("pki");
     let read = || std::fs::read(pki.join("node-ca.key"));
     let before = read()?;
-    let (code, said) = run(&site, "iop-edge", &["pki", "init", "--dir", path(&pki)?, "--edge", "test-edge"])?;
+    let (code, said) = run(&site, "iop-edge", &["pki", "init", "--dir", path(&pki)?, "--edge", "edge-1"])?;
     assert_ne!(code, 0, "{said}");
     assert_eq!(before, read()?);
     let bundle = site.join_bundle(NODE, "127.0.0.1:9443")?;
@@ -117,7 +121,7 @@ fn reconnect_policies_that_make_no_sense_are_refused() -> anyhow::Result<()> {
         ("max_attempts: 0, interval_sec: 1", true),
         ("", true),
     ] {
-        std::fs::write(&bundle, format!("{text}reconnect: {{ {policy} }}\n"))?;
+        std::fs::write(&bundle, with_reconnect(&text, &format!("reconnect: {{ {policy} }}")))?;
         let (code, said) = run(&site, "iop-node", &["check", "--join", path(&bundle)?])?;
         assert_eq!(code == 0, good, "{policy}: {said}");
     }
@@ -136,5 +140,55 @@ fn a_port_in_use_is_a_start_error() -> anyhow::Result<()> {
     let (code, said) = run(&bench.site, "iop-edge", &["serve", "--config", path(&file)?])?;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("listen.http"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_default_client_addresses_bind_side_by_side() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    // The default is an IPv4 and an IPv6 wildcard on one port; a free one stands for 8080 here.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let site = site()?;
+    let both = EdgeYaml { http: format!("0.0.0.0:{port}\", \"[::]:{port}"), ..yaml() };
+    let edge = site.edge(&both.with(provider_at("http://127.0.0.1:9/v1")))?;
+    for host in ["127.0.0.1", "[::1]"] {
+        let answer = http::get(&format!("{host}:{port}"), "/v1/models", Some(site.token()))?;
+        assert_eq!(answer.status, 200, "{host}");
+    }
+    drop(edge);
+    Ok(())
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_ends_no_edge() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let site = site()?;
+    let config = site.configure(&yaml().with(provider_at("http://127.0.0.1:9/v1")))?;
+    let mut child = std::process::Command::new(site.program("iop-edge"))
+        .args(["serve", "--config", path(&config)?])
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
+    let mut log = std::io::BufReader::new(child.stderr.take().context("a pipe")?);
+    let (mut address, mut line) = (String::new(), String::new());
+    while !line.contains("edge serving") {
+        line.clear();
+        anyhow::ensure!(std::io::BufRead::read_line(&mut log, &mut line)? > 0, "it ended");
+        if let Some(at) = line.split("key=listen.http address=").nth(1) {
+            at.trim().clone_into(&mut address);
+        }
+    }
+    drop(log);
+    // Each request is a log line that cannot be written.
+    for _ in 0..3 {
+        let answer = http::get(&address, "/v1/models", Some(site.token()))?;
+        assert_eq!(answer.status, 200);
+    }
+    assert!(child.try_wait()?.is_none(), "it ended");
+    child.kill()?;
+    child.wait()?;
     Ok(())
 }

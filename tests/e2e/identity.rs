@@ -5,7 +5,10 @@ use std::{
     net::TcpStream,
 };
 
-use iop_tests::{Edge, Site, http, site::path};
+use iop_tests::{
+    Edge, Site, http,
+    site::{path, with_reconnect},
+};
 use proto::message::RegisterResponse;
 
 use crate::support::{
@@ -121,8 +124,8 @@ fn a_node_refuses_an_edge_of_another_name_or_another_ca() -> anyhow::Result<()> 
     let edge = edge_of(&site)?;
     let bundle = site.join_bundle(NODE, &edge.node)?;
     let text = std::fs::read_to_string(&bundle)?;
-    let policy = "reconnect: { interval_sec: 0, max_attempts: 1 }\n";
-    let wrong_name = text.replace("name: \"test-edge\"", "name: \"other-edge\"");
+    let policy = "reconnect: { interval_sec: 0, max_attempts: 1 }";
+    let wrong_name = text.replace("name: \"edge-1\"", "name: \"other-edge\"");
     assert_ne!(wrong_name, text);
     // The identity of this site's Node, and the CA of the other site's Edges.
     let foreign = std::fs::read_to_string(other.join_bundle(NODE, &edge.node)?)?;
@@ -130,7 +133,7 @@ fn a_node_refuses_an_edge_of_another_name_or_another_ca() -> anyhow::Result<()> 
     let wrong_ca = text.replace(&ca(&text), &ca(&foreign));
     for (label, bundle, reason) in [("name", wrong_name, "wrong"), ("ca", wrong_ca, "ca")] {
         let file = site.dir().join(format!("{label}.yaml"));
-        std::fs::write(&file, format!("{bundle}{policy}"))?;
+        std::fs::write(&file, with_reconnect(&bundle, policy))?;
         let mut node = site.start(label, "iop-node", &["run", "--join", path(&file)?])?;
         assert_eq!(node.wait_exit(SOON * 5)?, 1, "{}", node.text());
         let log = node.text();
@@ -178,7 +181,7 @@ fn certificates_of_an_external_pki_work_as_well() -> anyhow::Result<()> {
     std::fs::write(
         &file,
         format!(
-            "node: {{ name: {NODE} }}\nedge: {{ address: \"{}\", name: test-edge }}\n\
+            "node: {{ name: {NODE} }}\nedge: {{ address: \"{}\", name: edge-1 }}\n\
              identity: {{ cert_file: box1.crt, key_file: box1.key, edge_ca_file: pki/edge-ca.crt }}\n",
             edge.node
         ),

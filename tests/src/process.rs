@@ -95,6 +95,14 @@ impl Process {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Whether it has not ended.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn is_running(&mut self) -> anyhow::Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
     /// SIGKILL, and waits for the end.
     pub fn kill(&mut self) {
         let _gone = self.child.kill();

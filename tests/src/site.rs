@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use crate::{EdgeYaml, Process};
 
 /// The Edge's workload name.
-const EDGE: &str = "test-edge";
+const EDGE: &str = "edge-1";
 
 /// Files of one site; removed when dropped.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Site {
         let edge = bin.join("iop-edge");
         let pki = dir.path().join("pki");
         tool(&edge, &["pki", "init", "--dir", path(&pki)?, "--edge", EDGE])?;
-        let made = tool(&edge, &["token", "new", "--token-ref", "test", "--principal-ref", "test"])?;
+        let made = tool(&edge, &["token", "new", "--token-ref", "local", "--principal-ref", "local"])?;
         let token = made.lines().next().context("`token new` prints the token first")?.trim().to_owned();
         let token_entry = made
             .lines()
@@ -185,7 +185,7 @@ impl Site {
     pub fn node_with(&self, name: &str, address: &str, extra: &str) -> anyhow::Result<Process> {
         let bundle = self.join_bundle(name, address)?;
         let text = std::fs::read_to_string(&bundle)?;
-        std::fs::write(&bundle, format!("{text}{extra}\n"))?;
+        std::fs::write(&bundle, with_reconnect(&text, extra))?;
         self.start("node", "iop-node", &["run", "--join", path(&bundle)?])
     }
 
@@ -231,6 +231,12 @@ pub fn tool(program: &Path, args: &[&str]) -> anyhow::Result<String> {
         bail!("{} {}: {}", program.display(), args.join(" "), String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A join file's text with another line for `reconnect:`.
+pub fn with_reconnect(join: &str, line: &str) -> String {
+    let kept = join.lines().filter(|l| !l.starts_with("reconnect:")).map(|l| format!("{l}\n"));
+    kept.chain([format!("{line}\n")]).collect()
 }
 
 /// A path as an argument.

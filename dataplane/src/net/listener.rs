@@ -29,15 +29,21 @@ impl Listener {
     /// # Errors
     /// The address is in use by another program, or not ours.
     pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
+        let socket = unbound(address)?;
         socket.set_reuse_port(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())
+    }
+
+    /// Whether nobody listens on `address` yet: binds without sharing, and lets go.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`], and when another program of ours shares the address.
+    pub fn probe(address: SocketAddr) -> io::Result<()> {
+        let socket = unbound(address)?;
+        socket.bind(&address.into())?;
+        socket.listen(1)
     }
 
     /// Registers a bound socket with the calling shard.
@@ -89,6 +95,16 @@ impl Listener {
             }
         }
     }
+}
+
+/// A socket that binds beside the other family's wildcard and over connections that linger.
+fn unbound(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
 }
 
 fn is_exhaustion(error: &io::Error) -> bool {

@@ -1,5 +1,5 @@
-//! Keys of the contract whose feature a later part of the work brings: accepted at their off value, refused when they ask
-//! for something. The part that builds a feature deletes its line here, and nothing else has to know.
+//! Keys of the contract whose feature a later release brings: accepted at their off value, refused when they ask
+//! for something. Whoever builds a feature deletes its line here, and nothing else has to know.
 
 use super::{
     error::Report,
@@ -159,14 +159,14 @@ const TABLE: &[Unavailable] = &[
     },
 ];
 
-/// Adapter and provider types that a later part brings.
+/// Adapter and provider types that a later release brings.
 pub(super) const LATER_TYPES: [&str; 2] = ["ollama", "cli"];
 
 /// What is said of an upstream that is not plain HTTP; the check stands where URLs are resolved.
 pub(super) const HTTPS_UPSTREAM: &str =
     "https:// to a provider is not available in this release; expected an http:// URL";
 
-/// Whether an adapter or provider type comes in a later part.
+/// Whether an adapter or provider type comes in a later release.
 pub(super) fn is_later_type(kind: &str) -> bool {
     LATER_TYPES.contains(&kind)
 }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::BytesMut;
 use control::input::Input;
 use dataplane::{
     clock,
@@ -16,9 +17,11 @@ use dataplane::{
     net::{Listener, Stream},
     relay::{Established, Link, LinkLimits, accept},
     shard::spawn_guarded,
-    tls::{config::HANDSHAKE_TIMEOUT, refusal::Refusal},
+    time::before,
+    tls::{config::HANDSHAKE_TIMEOUT, refusal::Refusal, session::Session},
 };
 use futures::future::{Either, select};
+use proto::message::{Goodbye, Message};
 use rustls::ServerConfig;
 
 use super::{NodeLink, handler::Router};
@@ -26,6 +29,9 @@ use crate::shard_state::ShardState;
 
 /// Unacknowledged data for this long breaks a link, as a lost heartbeat does.
 const USER_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long a refused Node is given to take our word, and what is read from it at a time.
+const REFUSAL_LINGER: Duration = Duration::from_millis(500);
+const REFUSAL_READ: usize = 4096;
 /// Handshakes of one shard that may be going on; over it the oldest one gives way, so that mute connections cannot keep
 /// Nodes out: theirs take milliseconds.
 const HANDSHAKES_MAX: usize = 256;
@@ -102,10 +108,22 @@ async fn serve(state: Rc<ShardState>, established: Established) {
 }
 
 /// Tells an unknown Node that it is not wanted: it will come back, in case the configuration has changed.
-async fn refuse(mut stream: Stream, mut session: dataplane::tls::session::Session) {
-    let mut out = Vec::new();
+async fn refuse(mut stream: Stream, mut session: Session) {
+    let (mut plain, mut out) = (Vec::new(), Vec::new());
+    Message::Goodbye(Goodbye { reason: "not_configured".to_owned() }).encode(&mut plain);
+    let _best_effort = session.send(&plain, &mut out);
     session.close(&mut out);
-    let _best_effort = stream.write_all(out, clock::now() + Duration::from_secs(1)).await;
+    let until = clock::now() + REFUSAL_LINGER;
+    let (written, _) = stream.write_all(out, until).await;
+    if written.is_err() {
+        return;
+    }
+    // Its registration is on the way; a close over unread bytes would reset the connection and take our word with it.
+    stream.shutdown_write();
+    let mut sink = BytesMut::new();
+    while let Some(Ok(1..)) = before(until, stream.read_some(&mut sink, REFUSAL_READ)).await {
+        sink.clear();
+    }
 }
 
 /// The link's place in the shard's table. However the link's task ends, control learns that the connection is closed.

@@ -40,11 +40,12 @@ use crate::{config::Settings, mail::Open, shard_state::ShardState};
 pub use accept::accept_loop;
 use streams::Streams;
 
-/// The Edge's end of the Node link's TLS: our identity, and the CA that Nodes must be signed by.
+/// The Edge's end of the Node link's TLS: our identity, and the CA that Nodes must be signed by. With it comes when our
+/// certificate ends, in seconds since 1970.
 ///
 /// # Errors
 /// A file is missing or wrong, or the certificate is not for this Edge's name.
-pub fn server_config(settings: &Settings) -> anyhow::Result<Arc<ServerConfig>> {
+pub fn server_config(settings: &Settings) -> anyhow::Result<(Arc<ServerConfig>, u64)> {
     let read = |path: &std::path::Path| std::fs::read(path).with_context(|| path.display().to_string());
     let files = &settings.identity;
     let (cert, key, ca) = (read(&files.cert)?, read(&files.key)?, read(&files.node_ca)?);
@@ -52,7 +53,7 @@ pub fn server_config(settings: &Settings) -> anyhow::Result<Arc<ServerConfig>> {
         .with_context(|| files.cert.display().to_string())?;
     let roots = pem::certs(&ca).with_context(|| files.node_ca.display().to_string())?;
     let trust = Trust::new(roots).with_context(|| files.node_ca.display().to_string())?;
-    Ok(edge_server_config(&identity, &trust)?)
+    Ok((edge_server_config(&identity, &trust)?, identity.peer().not_after))
 }
 
 /// One Node connection past its handshake.

@@ -91,6 +91,7 @@ pub fn to_yaml(node: &Name, edge: &Name, address: &Address, issued: &Issued, edg
          # Start the node with: iop-node run --join FILE\n\
          node: {{ name: \"{node}\" }}\n\
          edge: {{ address: \"{address}\", name: \"{edge}\" }}\n\
+         reconnect: {{ max_attempts: 0 }}\n\
          identity:\n\
          {}{}{}",
         block("cert_pem", &issued.certificate),

@@ -6,13 +6,14 @@
 //! ```
 
 use std::{
+    cell::Cell,
     pin::pin,
     rc::Rc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use dataplane::time::sleep_until_maybe;
+use dataplane::{clock, time::sleep_until_maybe};
 use futures::future::{Either, select};
 use proto::{
     body::{AssembleError, Assembler, Progress, Start},
@@ -77,7 +78,7 @@ impl Tunnel {
         let (run, stream) = (self.request.run_id.as_str(), self.request.stream);
         match &result {
             Ok(()) => tracing::debug!(run, stream, "tunnel completed"),
-            Err(failure) => tracing::debug!(run, stream, ?failure, "tunnel failed"),
+            Err(failure) => report(run, stream, failure),
         }
         self.terminal.end(result);
     }
@@ -109,6 +110,27 @@ impl Tunnel {
             }
         }
     }
+}
+
+/// A failure of the provider's is worth a warning, but not one for each of a thousand requests.
+fn report(run: &str, stream: u64, failure: &Failed) {
+    const PAUSE: Duration = Duration::from_secs(10);
+    thread_local! {
+        static WARNED: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+    let now = clock::now();
+    let is_due = WARNED.get().is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
+    match failure {
+        Failed::Error(kind, error) if is_due && is_the_providers(*kind) => {
+            WARNED.set(Some(now));
+            tracing::warn!(run, kind = kind.as_str(), error, "provider failed");
+        }
+        _ => tracing::debug!(run, stream, ?failure, "tunnel failed"),
+    }
+}
+
+fn is_the_providers(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Connect | ErrorKind::UpstreamProtocol | ErrorKind::UpstreamTruncated)
 }
 
 fn prepare(adapter: &Adapter, request: &TunnelRequest) -> Result<Prepared, Failed> {

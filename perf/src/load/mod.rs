@@ -3,7 +3,7 @@
 //! Closed loop: each of N workers has one request in flight and sends the next when the last has ended. A
 //! slow subject therefore also slows the load down; latencies read from such a run are those at the pace that
 //! the subject allows, not those of arrivals at a fixed rate. The open-loop generator, on glommio with pinned
-//! cores, comes in a later part; this one runs on tokio and epoll, so that it also runs where io_uring is
+//! cores, comes in a later release; this one runs on tokio and epoll, so that it also runs where io_uring is
 //! refused.
 
 mod client;

@@ -43,7 +43,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// Something does not build or start, or the completion does not come through.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    cmd::run("cargo", &["build", "--quiet", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
+    cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
     let bin = cmd::target_dir().join("debug");
     watch_signals()?;
     let site = Site::make(&bin)?;
@@ -69,21 +69,47 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
     let base_url = format!("http://{}/v1", edge.http);
     println!("\nPOST {base_url}/chat/completions, model {}:\n", provider.model());
-    complete::stream(&base_url, site.token(), provider.model()).context("the completion failed")?;
+    if !complete(&base_url, site.token(), provider.model())? {
+        return Ok(());
+    }
     if options.once {
         return Ok(());
     }
     print_usage(&base_url, site.token(), provider.model(), site.dir());
     println!("status     http://{}/status\n\nCtrl-C stops everything.", edge.ops);
+    let mut edge = edge.process;
     while !STOP.load(SeqCst) {
         std::thread::sleep(Duration::from_millis(100));
+        for (name, process) in [("edge", &mut edge), ("node", &mut node)] {
+            anyhow::ensure!(
+                process.is_running()?,
+                "the {name} has ended; its log is {}",
+                process.log().display()
+            );
+        }
     }
     println!("\nstopping");
     Ok(())
 }
 
+/// Streams a completion; `false` when the user stopped it. A prefill may be silent for minutes, so the wait for it must not
+/// be what keeps a Ctrl-C waiting.
+fn complete(base_url: &str, token: &str, model: &str) -> anyhow::Result<bool> {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let (base_url, token, model) = (base_url.to_owned(), token.to_owned(), model.to_owned());
+    std::thread::spawn(move || {
+        let _nobody_waits = done.send(complete::stream(&base_url, &token, &model));
+    });
+    while !STOP.load(SeqCst) {
+        if let Ok(result) = is_done.recv_timeout(Duration::from_millis(50)) {
+            return result.context("the completion failed").map(|()| true);
+        }
+    }
+    Ok(false)
+}
+
 fn print_usage(base_url: &str, token: &str, model: &str, dir: &Path) {
-    println!("\nbase URL   {base_url}\ntoken      {token}\nfiles      {}\n", dir.display());
+    println!("\nbase URL   {base_url}\ntoken      {token}\nlogs       {}\n", dir.display());
     println!(
         "curl -N {base_url}/chat/completions -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' \\\n     \
          -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n"
