@@ -42,6 +42,8 @@ const CONTROL_INBOX: usize = 65_536;
 const SHARD_INBOX: usize = 65_536;
 /// Mail a shard carries out before other tasks get a turn.
 const SHARD_BATCH: usize = 1024;
+/// How long a port that is in use at the start is waited for.
+const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long threads may take to end once everything is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long requests that outlast the drain may take to tell their clients.
@@ -181,7 +183,9 @@ fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
         Listener::bind(address).with_context(|| format!("{key}: cannot listen on {address}"))
     };
     let mut all: Vec<Sockets> = (0..count).map(|_| Sockets::default()).collect();
-    for (key, addresses) in [("listen.http", &settings.listen.http), ("listen.node", &settings.listen.node)] {
+    // Without a surface there is nothing for clients to connect to.
+    let http: &[SocketAddr] = if settings.openai.enabled { &settings.listen.http } else { &[] };
+    for (key, addresses) in [("listen.http", http), ("listen.node", &settings.listen.node)] {
         for address in addresses {
             let mut bound = *address;
             refuse_taken(bound, key)?;
@@ -203,11 +207,21 @@ fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
 }
 
 /// `SO_REUSEPORT` would let a second Edge of the same user share our port without a word: a bind without it tells.
+///
+/// An Edge that was killed a moment ago may hold its port a little longer: the kernel takes its ring down after it.
 fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
-    if address.port() != 0 {
-        Listener::probe(address).with_context(|| format!("{key}: cannot listen on {address}"))?;
+    if address.port() == 0 {
+        return Ok(());
     }
-    Ok(())
+    let until = clock::now() + PORT_PATIENCE;
+    loop {
+        match Listener::probe(address) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && clock::now() < until => {
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+            probed => return probed.with_context(|| format!("{key}: cannot listen on {address}")),
+        }
+    }
 }
 
 /// What a shard's thread is given.

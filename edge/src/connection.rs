@@ -20,6 +20,7 @@ use dataplane::{
     shard::spawn_guarded,
 };
 use futures::future::{Either, select};
+use prometheus::IntGauge;
 use proto::message::{Header, Operation};
 
 use crate::{
@@ -46,12 +47,13 @@ pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, auth: Arc<A
         Err(error) => return tracing::error!(%error, "listen.http cannot be opened on the shard"),
     };
     let limits = Rc::new(http_limits(&state.settings));
+    // The configuration of a process never changes, so this is when its models came to be.
+    let created = clock::unix_seconds();
     loop {
         let draining = std::pin::pin!(state.draining.closed());
         let accepted = std::pin::pin!(listener.accept());
         let Either::Left((stream, _)) = select(accepted, draining).await else { return };
-        let client =
-            Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created: clock::unix_seconds() };
+        let client = Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created };
         spawn_guarded(client.serve(stream, Rc::clone(&limits)));
     }
 }
@@ -68,12 +70,19 @@ fn http_limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Counts a connection for as long as it exists.
-struct Counted(Rc<ShardState>);
+/// Counts something for as long as it exists, also when its task ends by a panic.
+struct Counted(IntGauge);
+
+impl Counted {
+    fn one(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.metrics.connections.dec();
+        self.0.dec();
     }
 }
 
@@ -112,8 +121,7 @@ struct Request {
 
 impl Client {
     async fn serve(self, stream: Stream, limits: Rc<Limits>) {
-        self.state.metrics.connections.inc();
-        let _counted = Counted(Rc::clone(&self.state));
+        let _counted = Counted::one(&self.state.metrics.connections);
         let mut connection = Connection::new(stream, limits);
         loop {
             let next = {
@@ -141,10 +149,8 @@ impl Client {
                     false
                 }
                 Ok(Some(head)) => {
-                    self.state.metrics.requests_active.inc();
-                    let reusable = self.answer(&mut connection, &mut request, head).await;
-                    self.state.metrics.requests_active.dec();
-                    reusable
+                    let _active = Counted::one(&self.state.metrics.requests_active);
+                    self.answer(&mut connection, &mut request, head).await
                 }
             };
             if !reusable {

@@ -114,6 +114,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Token(TokenCommand::Hash) => {
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;
+            anyhow::ensure!(!line.trim().is_empty(), "standard input holds no token");
             println!("{}", token::hash_hex(line.trim()));
         }
     }

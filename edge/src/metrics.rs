@@ -10,6 +10,8 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::reply::OUTCOMES;
+
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
 const SECONDS: [f64; 16] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0];
@@ -99,7 +101,7 @@ impl Metrics {
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
         let r = &registry;
-        Ok(Self {
+        let metrics = Self {
             driver: gauges(
                 r,
                 "iop_edge_shard_driver",
@@ -187,8 +189,20 @@ impl Metrics {
                 "Streams that broke frame order or credit",
             )?,
             tokens: AtomicU64::new(1),
-            registry,
-        })
+            registry: registry.clone(),
+        };
+        metrics.begin_series();
+        Ok(metrics)
+    }
+
+    /// Begins every series of a closed set at 0: a rate over a series that appears with its first event misses that event.
+    fn begin_series(&self) {
+        for outcome in OUTCOMES {
+            self.requests.with_label_values(&["chat_completions", outcome]);
+        }
+        for reason in Refusal::ALL {
+            self.handshake_refused.with_label_values(&[reason.label()]);
+        }
     }
 
     /// Names a shard's driver.

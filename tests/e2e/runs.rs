@@ -301,6 +301,9 @@ fn an_interim_status_from_a_node_is_no_answer() -> anyhow::Result<()> {
         node.frame(stream, 0, TunnelFrameKind::ResponseStart { status, headers: Vec::new() })?;
         let answer = client.answer()?;
         assert_error(&answer, 502, Some("upstream_error"));
+        // The run goes on at the Node until it has taken the cancel; its terminal frees the slot.
+        node.cancelled(stream, 1)?;
     }
+    eventually(SOON, "no lease is held", || Ok(metric(&edge, "iop_edge_leases")? == 0.0))?;
     still_serves(&site, &edge, &mut node)
 }

@@ -154,6 +154,16 @@ impl Splitter {
         self.done
     }
 
+    /// Whether the stream, ending here, has said `[DONE]`: also when the empty line after it is missing.
+    pub fn ends_done(&self) -> bool {
+        let mut ended = self.clone();
+        if ended.line > 0 {
+            ended.end_line();
+        }
+        ended.end_line();
+        ended.done
+    }
+
     /// Events with data that ended so far.
     pub fn events(&self) -> u64 {
         self.events
@@ -301,6 +311,23 @@ mod tests {
             places.sort_unstable();
             let pieces: Vec<&[u8]> = places.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]).collect();
             prop_assert_eq!(follow(&pieces), follow(&[text.as_bytes()]));
+        }
+    }
+
+    #[test]
+    fn a_stream_may_end_without_the_empty_line_after_done() {
+        for (text, expected) in [
+            ("data: x\n\ndata: [DONE]\n\n", true),
+            ("data: x\n\ndata: [DONE]\n", true),
+            ("data: x\n\ndata: [DONE]", true),
+            ("data: x\n\ndata: [DONE", false),
+            ("data: [DONE]\ndata: x", false),
+            ("data: x\n\n", false),
+            ("", false),
+        ] {
+            let mut splitter = Splitter::new();
+            splitter.push(text.as_bytes());
+            assert_eq!(splitter.ends_done(), expected, "{text:?}");
         }
     }
 }

@@ -109,7 +109,7 @@ impl<'a> Downstream<'a> {
     /// A stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's HTTP
     /// server; clients would take it for a whole answer (API-1).
     pub(super) fn lacks_done(&self) -> bool {
-        (200..300).contains(&self.status) && self.events.as_ref().is_some_and(|events| !events.saw_done())
+        (200..300).contains(&self.status) && self.events.as_ref().is_some_and(|events| !events.ends_done())
     }
 
     /// Whether it is a stream that has said `[DONE]`.

@@ -79,7 +79,7 @@ impl Router {
         }
         if matches!(kind, TunnelFrameKind::ResponseStart { status, .. } if !FINAL_STATUS.contains(&status)) {
             // An interim status would leave the client waiting, and what follows on its connection ambiguous.
-            return self.violation(stream);
+            return self.refuse_run(stream);
         }
         let (lease, request, cancelled, sequence) = {
             let mut streams = self.link.streams.borrow_mut();
@@ -119,6 +119,20 @@ impl Router {
         self.touched.insert(shard);
     }
 
+    /// Ends a run whose frames are in order but not to be passed on; its terminal still settles its lease.
+    fn refuse_run(&mut self, stream: StreamNo) {
+        self.link.state.metrics.stream_violations.inc();
+        let Some(run) = self.link.streams.borrow_mut().get_mut(stream).copied() else { return };
+        self.link.cancel(run.lease);
+        if !run.cancelled {
+            let shard = requests::shard_of(run.request);
+            let frame = ToShard::Frame(run.request, run.lease, run.next_sequence, Frame::Violation);
+            self.link.state.post(shard, frame);
+            self.touched.insert(shard);
+        }
+    }
+
+    /// Breaks off a stream on which nothing can be trusted any more.
     fn violation(&mut self, stream: StreamNo) {
         self.link.state.metrics.stream_violations.inc();
         self.link.handle.send(Message::Cancel(Cancel { stream, run_id: String::new() }));
