@@ -13,6 +13,7 @@ mod errors;
 mod framing;
 mod heartbeat;
 mod identity;
+mod ladder;
 mod matrix;
 mod nodes;
 mod overload;

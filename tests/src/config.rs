@@ -42,6 +42,8 @@ pub struct EdgeYaml {
     pub node: String,
     /// `edge.shards`.
     pub shards: usize,
+    /// `edge.cpus`.
+    pub cpus: Vec<usize>,
     /// `limits`, as flow YAML without braces.
     pub limits: String,
     /// `provider_pool`, as flow YAML without braces.
@@ -61,6 +63,7 @@ impl EdgeYaml {
             http: "127.0.0.1:0".to_owned(),
             node: "127.0.0.1:0".to_owned(),
             shards: 1,
+            cpus: Vec::new(),
             limits: String::new(),
             pool: String::new(),
             providers: Vec::new(),
@@ -87,12 +90,12 @@ impl EdgeYaml {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let list = |items: &[String]| items.iter().map(|i| quoted(i)).collect::<Vec<_>>().join(", ");
         let mut yaml = format!(
-            "edge: {{ name: {edge}, shards: {} }}\n\
+            "edge: {{ name: {edge}, shards: {}, cpus: {:?} }}\n\
              listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\" }}\n\
              identity: {{ cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt }}\n\
              limits: {{ {} }}\nprovider_pool: {{ {} }}\n\
              openai:\n  enabled: true\n  provider_id: test\n  principal_tokens:\n{tokens}",
-            self.shards, self.http, self.node, self.limits, self.pool
+            self.shards, self.cpus, self.http, self.node, self.limits, self.pool
         );
         yaml.push_str("models:\n");
         for (id, providers) in &self.models {

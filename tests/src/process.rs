@@ -34,16 +34,24 @@ impl Process {
         env: &[(&str, &str)],
         dir: &Path,
     ) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        command.args(args).envs(env.iter().copied());
+        Self::spawn(name, &mut command, dir)
+    }
+
+    /// Starts a command that is ready but for its output, which goes to `NAME.log` in `dir`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(name: &str, command: &mut Command, dir: &Path) -> anyhow::Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let file = File::create(&log)?;
-        let child = Command::new(program)
-            .args(args)
-            .envs(env.iter().copied())
+        let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
         Ok(Self { name: name.to_owned(), child, log })
     }
 
