@@ -1,6 +1,6 @@
 //! Where io_uring is refused or there is no memory for a ring, the Edge serves on epoll and says so.
 
-use std::{io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{io, os::unix::process::CommandExt, process::Command};
 
 use iop_tests::{Process, Site, site::path};
 
