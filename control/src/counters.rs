@@ -15,6 +15,8 @@ pub struct Counters {
     pub ready_timeouts: u64,
     /// Connections closed because a newer registration took their Node ID (REG-8).
     pub superseded: u64,
+    /// Dispatch-ready generations that take no new runs until they end.
+    pub draining: u64,
     /// Dispatch-ready generations fenced (FEN-2).
     pub generations_fenced: u64,
     /// Requests that asked for admission.

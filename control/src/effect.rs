@@ -193,7 +193,7 @@ pub struct Snapshot {
 pub struct NodeSnapshot {
     /// Node ID.
     pub id: Arc<str>,
-    /// Dispatch-ready.
+    /// Dispatch-ready; not while it drains.
     pub connected: bool,
     /// Its providers.
     pub providers: Vec<ProviderSnapshot>,
@@ -210,9 +210,9 @@ pub struct ProviderSnapshot {
     pub capacity: u32,
     /// Effective long capacity; 0 unless available.
     pub long_capacity: u32,
-    /// Current leases.
+    /// Current leases; 0 while offline, although a draining Node's still hold their slots.
     pub in_flight: u32,
-    /// Current long leases.
+    /// Current long leases, likewise.
     pub long_in_flight: u32,
     /// Pending requests that have it as live candidate.
     pub queued: u32,
@@ -225,7 +225,7 @@ pub struct ProviderSnapshot {
 pub enum ProviderStatus {
     /// Takes requests.
     Available,
-    /// Its Node is pending or disconnected.
+    /// Its Node is pending, draining or disconnected.
     Offline,
     /// Disabled by configuration.
     Disabled,

@@ -58,6 +58,12 @@ pub enum Input {
         /// The name it repeats.
         claimed: Arc<str>,
     },
+    /// A connection's Node takes no new runs; what it runs goes on. Of any other than the current dispatch-ready owner, and
+    /// said again: nothing.
+    Draining {
+        /// Which connection.
+        connection: ConnectionId,
+    },
     /// A connection is gone; also valid for one that never registered.
     ConnectionClosed {
         /// Which connection.

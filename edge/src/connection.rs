@@ -192,6 +192,8 @@ impl Client {
             },
             Route::Chat => match self.plan(connection, request, &head).await {
                 Ok(plan) => {
+                    // Its buffer must not be held for as long as the response takes.
+                    drop(head);
                     let ended = dispatch::run(&self.state, connection, plan).await;
                     self.ended(request, &ended);
                     ended.reusable

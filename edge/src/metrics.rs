@@ -306,7 +306,7 @@ fn clamp(count: u64) -> i64 {
 }
 
 /// The machine's counts by the name of their event.
-fn events(c: &control::Counters) -> [(&'static str, u64); 25] {
+fn events(c: &control::Counters) -> [(&'static str, u64); 26] {
     [
         ("registrations_accepted", c.registrations_accepted),
         ("registrations_refused", c.registrations_refused),
@@ -314,6 +314,7 @@ fn events(c: &control::Counters) -> [(&'static str, u64); 25] {
         ("ready_refused", c.ready_refused),
         ("ready_timeouts", c.ready_timeouts),
         ("superseded", c.superseded),
+        ("draining", c.draining),
         ("generations_fenced", c.generations_fenced),
         ("admitted", c.admitted),
         ("granted", c.granted),

@@ -135,7 +135,8 @@ async fn unless<F: Future>(shutdown: &Shutdown, future: F) -> Option<F::Output> 
     }
 }
 
-/// Lets what runs finish, until the grace is over, a second signal comes or the link is lost; then says goodbye.
+/// Tells the Edge, lets what runs finish, until the grace is over, a second signal comes or the link is lost; then says
+/// goodbye.
 async fn drain(session: Session, grace: Duration, shutdown: &Shutdown) {
     let mut drain = Drain::new(grace, 1);
     drain.handle_signal(clock::now());

@@ -306,8 +306,9 @@ fn a_signal_lets_running_streams_end_refuses_new_ones_and_exits_0() {
     call.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
     assert!(matches!(edge.frame().kind, TunnelFrameKind::ResponseStart { status: 200, .. }));
     node.signal();
-    // Draining shows in the first refusal; until then requests may still be taken.
+    edge.draining();
     edge.is_quiet_but_for_bodies();
+    // It crossed the Node's word on the way.
     edge.open(chat(2, "{}"), Default::default());
     let refused = edge.frame();
     assert_eq!(refused.stream, 2);
@@ -335,6 +336,7 @@ fn a_second_signal_ends_the_node_at_once() {
     edge.open(chat(1, "{}"), Default::default());
     let call = provider.call();
     node.signal();
+    edge.draining();
     edge.is_quiet_but_for_bodies();
     assert!(node.is_running());
     node.signal();

@@ -24,6 +24,8 @@ pub enum Message {
     NodeReadyRequest(NodeReadyRequest),
     /// Edge → Node, the answer.
     NodeReadyResponse(NodeReadyResponse),
+    /// Node → Edge: it takes no new runs from now on; its connection stays until its runs are done.
+    NodeDraining,
     /// Edge → Node: new configuration.
     NodeConfigRefreshRequest(NodeConfigRefreshRequest),
     /// Node → Edge, the answer.
@@ -604,6 +606,7 @@ impl Message {
             Self::RegisterResponse(_) => "register_response",
             Self::NodeReadyRequest(_) => "node_ready_request",
             Self::NodeReadyResponse(_) => "node_ready_response",
+            Self::NodeDraining => "node_draining",
             Self::NodeConfigRefreshRequest(_) => "node_config_refresh_request",
             Self::NodeConfigRefreshResponse(_) => "node_config_refresh_response",
             Self::RunRequest(_) => "run_request",

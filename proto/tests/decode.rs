@@ -62,7 +62,7 @@ fn config(fields: &[Vec<u8>]) -> Result<NodeConfigPayload, DecodeError> {
 // req: WIR-3
 #[test]
 fn unknown_member_and_unknown_fields_are_skipped() {
-    for member in [19, 20, 1000, 536_870_911] {
+    for member in [20, 21, 1000, 536_870_911] {
         assert_eq!(Message::decode(envelope(member, &[int(1, 1)])), Ok(Message::Unknown), "member {member}");
     }
     let group = [&[0xbb, 0x06][..], &int(1, 1), &[0xbc, 0x06]].concat();

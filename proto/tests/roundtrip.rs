@@ -314,6 +314,7 @@ fn small() -> impl Strategy<Value = Message> {
             }
         ),
         (stream(), 1..=u32::MAX).prop_map(|(stream, bytes)| Message::Credit(Credit { stream, bytes })),
+        Just(Message::NodeDraining),
         Just(Message::HeartbeatPing),
         Just(Message::HeartbeatPong),
         word().prop_map(|reason| Message::Goodbye(Goodbye { reason })),

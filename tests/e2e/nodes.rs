@@ -2,11 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use iop_tests::http::{self, Raw};
+use iop_tests::{
+    ProviderYaml,
+    http::{self, Raw},
+};
+use proto::message::{ErrorKind, ExecutionError, Message, TunnelFrameKind};
 
 use crate::support::{
-    Bench, MODEL, NODE, RECONNECT, RETRY, SOON, assert_broken_stream, assert_error, eventually, node_status,
-    provider_at, site, yaml,
+    Bench, MODEL, NODE, RECONNECT, RETRY, SOON, assert_broken_stream, assert_error, eventually,
+    fake_node::{FakeNode, ask, edge_of},
+    metric, node_status, provider_at, site, yaml,
 };
 
 // req: REG-2, REG-4, REG-9, WIR-1, SNP-2
@@ -17,7 +22,7 @@ fn a_request_that_comes_before_the_node_waits_and_is_served_when_it_is_ready() -
     let edge = site.edge(&yaml().with(provider_at(&provider.base_url())))?;
     let mut client = Raw::connect(&edge.http)?;
     client.send(http::chat_request(site.token(), &http::chat_body(MODEL, true, "")))?;
-    eventually(SOON, "it waits", || Ok(crate::support::metric(&edge, "iop_edge_queued")? == 1.0))?;
+    eventually(SOON, "it waits", || Ok(metric(&edge, "iop_edge_queued")? == 1.0))?;
     let shown = node_status(&edge)?;
     assert_eq!((&shown["id"], &shown["connected"]), (&NODE.into(), &false.into()));
     let line = &shown["providers"][0];
@@ -137,7 +142,7 @@ fn two_nodes_share_the_work_and_the_one_that_is_left_does_it_all() -> anyhow::Re
     let mut config = yaml();
     for (index, provider) in providers.iter().enumerate() {
         let (id, node) = (format!("p{index}"), format!("box{index}"));
-        config = config.with(iop_tests::ProviderYaml::new(&id, &node, &provider.base_url(), MODEL));
+        config = config.with(ProviderYaml::new(&id, &node, &provider.base_url(), MODEL));
     }
     let edge = site.edge(&config)?;
     let mut nodes = Vec::new();
@@ -166,5 +171,116 @@ fn two_nodes_share_the_work_and_the_one_that_is_left_does_it_all() -> anyhow::Re
     for _ in 0..6 {
         assert_eq!(chat("")?.answer()?.header("x-iop-provider"), Some("p1"));
     }
+    Ok(())
+}
+
+// req: POL-2, SUP-4, SNP-2
+#[test]
+fn a_node_that_is_told_to_stop_leaves_new_requests_to_the_other_one() -> anyhow::Result<()> {
+    for capacity in [1, 4] {
+        let site = site()?;
+        let provider = site.provider(&[])?;
+        let on = |id: &str, node: &str| ProviderYaml {
+            capacity,
+            ..ProviderYaml::new(id, node, &provider.base_url(), MODEL)
+        };
+        let mut edge = site.edge(&yaml().with(on("p0", "box0")).with(on("p1", "box1")))?;
+        let mut nodes = Vec::new();
+        for name in ["box0", "box1"] {
+            let mut node = site.node_with(name, &edge.node, RETRY)?;
+            node.wait_for("node ready")?;
+            nodes.push(node);
+        }
+        let chat = |script: &str| -> anyhow::Result<Raw> {
+            let mut client = Raw::connect(&edge.http)?;
+            client.send(http::chat_request(site.token(), &http::chat_body(MODEL, true, script)))?;
+            Ok(client)
+        };
+        let mut streaming = chat("events=250 gap=20ms")?;
+        streaming.wait_for("x-iop-provider: p0")?;
+        streaming.wait_for("data:")?;
+        nodes[0].signal(libc::SIGTERM);
+        edge.process.wait_for("node draining")?;
+
+        let done_by_other = |client: &mut Raw| -> anyhow::Result<()> {
+            let answer = client.answer()?;
+            assert!(answer.is_done() && answer.whole, "{}{}", answer.head, answer.text());
+            let told = (answer.header("x-iop-provider"), answer.header("x-iop-attempts"));
+            assert_eq!(told, (Some("p1"), Some("1")));
+            Ok(())
+        };
+        for _ in 0..20 {
+            done_by_other(&mut chat("events=2 gap=1ms")?)?;
+        }
+        // More than there are slots: some of them wait.
+        let mut clients = (0..6).map(|_| chat("events=5 gap=5ms")).collect::<anyhow::Result<Vec<_>>>()?;
+        clients.iter_mut().try_for_each(done_by_other)?;
+
+        let shown = node_status(&edge)?;
+        let line = &shown["providers"][0];
+        assert_eq!(
+            (&shown["connected"], &line["status"], &line["health"], &line["in_flight"]),
+            (&false.into(), &"unavailable".into(), &"offline".into(), &0.into())
+        );
+        assert_eq!(metric(&edge, "iop_edge_leases")?, 1.0, "its slot is held all the same");
+        assert!(nodes[0].is_running()?, "it was draining all the time");
+
+        let head = streaming.read_head()?;
+        let answer = streaming.body_of(head)?;
+        assert!(answer.is_done() && answer.whole, "{}", answer.text());
+        assert_eq!(nodes[0].wait_exit(SOON)?, 0);
+        assert_eq!(metric(&edge, "iop_edge_control_events_total{event=\"busy\"}")?, 0.0);
+    }
+    Ok(())
+}
+
+// req: FEN-3, SUP-4
+#[test]
+fn a_request_waits_while_its_only_node_drains_and_is_served_by_the_next_process() -> anyhow::Result<()> {
+    let mut bench = Bench::start()?;
+    let mut streaming = bench.begin(true, "events=100 gap=10ms")?;
+    streaming.wait_for("data:")?;
+    bench.node.signal(libc::SIGTERM);
+    bench.edge.process.wait_for("node draining")?;
+    let mut waiting = bench.begin(true, "")?;
+    eventually(SOON, "it waits", || Ok(bench.metric("iop_edge_queued")? == 1.0))?;
+
+    let head = streaming.read_head()?;
+    let answer = streaming.body_of(head)?;
+    assert!(answer.is_done() && answer.whole, "{}", answer.text());
+    assert_eq!(bench.node.wait_exit(SOON)?, 0);
+    assert_eq!(bench.metric("iop_edge_queued")?, 1.0, "it still waits");
+
+    bench.node = bench.site.node(NODE, &bench.edge)?;
+    let answer = waiting.answer()?;
+    assert!(answer.is_done() && answer.whole, "{}{}", answer.head, answer.text());
+    assert_eq!(answer.header("x-iop-attempts"), Some("1"));
+    bench.settles()
+}
+
+// req: GAT-2
+#[test]
+fn what_crosses_the_word_of_a_draining_node_is_placed_anew_however_often_it_was_busy() -> anyhow::Result<()> {
+    let site = site()?;
+    let edge = edge_of(&site)?;
+    let mut old = FakeNode::ready(&site, &edge, NODE)?;
+    let mut client = ask(&site, &edge, false)?;
+    let busy = || TunnelFrameKind::Error(ExecutionError::new(ErrorKind::Busy, "full"));
+    let first = old.request()?.stream;
+    old.frame(first, 0, busy())?;
+    let second = old.request()?.stream;
+    old.send(&Message::NodeDraining)?;
+    // Said again it means nothing new.
+    old.send(&Message::NodeDraining)?;
+    old.frame(second, 0, busy())?;
+    eventually(SOON, "it waits", || Ok(metric(&edge, "iop_edge_queued")? == 1.0))?;
+    assert!(old.poll(Duration::from_millis(300))?.is_none(), "nothing more is asked of it");
+    assert_eq!(edge.process.text().matches("node draining").count(), 1);
+
+    let mut new = FakeNode::ready(&site, &edge, NODE)?;
+    let third = new.request()?.stream;
+    new.answer(third, "{}")?;
+    let answer = client.answer()?;
+    assert_eq!((answer.status, answer.header("x-iop-attempts")), (200, Some("3")));
     Ok(())
 }

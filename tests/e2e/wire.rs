@@ -97,7 +97,7 @@ fn a_second_registration_on_a_connection_is_refused_and_the_first_stays() -> any
     }
     let nodes = http::get(&edge.ops, "/status", None)?.json()?["nodes"].clone();
     assert_eq!((&nodes[0]["connected"], &nodes[1]["connected"]), (&true.into(), &false.into()));
-    assert_eq!(metric(&edge, "iop_edge_control_events{event=\"generations_fenced\"}")?, 0.0);
+    assert_eq!(metric(&edge, "iop_edge_control_events_total{event=\"generations_fenced\"}")?, 0.0);
     still_serves(&site, &edge, &mut node)
 }
 

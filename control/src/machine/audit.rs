@@ -19,7 +19,7 @@ pub enum AuditError {
     /// The ordered candidate sets are not what the providers' standing says.
     #[error("a candidate set does not match the standing of its members")]
     Candidates,
-    /// A lease holds a slot of a generation that is not dispatch-ready, or is missing in the index by generation.
+    /// A lease holds a slot of a generation that is neither dispatch-ready nor draining, or is missing in the index by generation.
     #[error("a lease holds a slot of a generation that is not current")]
     Generation,
     /// A connection owns a Node ID that does not name it as owner, or the other way round.
@@ -88,7 +88,7 @@ impl Machine {
             let load: &mut (u32, u32) = loads.entry(provider).or_default();
             *load = (load.0 + 1, load.1 + u32::from(long));
             let current = self.ownership.owners().any(|(_, owner)| {
-                owner.is_ready()
+                owner.holds_leases()
                     && (owner.connection, owner.generation) == (lease.connection, lease.generation)
             });
             if !current || index.get(&id) != Some(&lease.generation) {

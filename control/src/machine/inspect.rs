@@ -63,7 +63,9 @@ impl Machine {
         };
         let available = status == ProviderStatus::Available;
         let key = self.pool.key_of(&node.id, &policy.id);
-        let (in_flight, long_in_flight) = key.map_or((0, 0), |key| self.pool.load(key));
+        // All numbers of an offline provider are 0 (SNP-2), also while its Node drains and it still holds leases.
+        let shown = key.filter(|_| status != ProviderStatus::Offline);
+        let (in_flight, long_in_flight) = shown.map_or((0, 0), |key| self.pool.load(key));
         let (queued, long_queued) = key.and_then(|key| queued.get(&key)).copied().unwrap_or_default();
         ProviderSnapshot {
             id: Arc::clone(&policy.id),

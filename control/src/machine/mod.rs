@@ -2,7 +2,7 @@
 //!
 //! | File | Inputs |
 //! |---|---|
-//! | `registration` | `Register`, `Ready`, `ConnectionClosed` |
+//! | `registration` | `Register`, `Ready`, `Draining`, `ConnectionClosed` |
 //! | `admission` | `Admit`, `Withdraw`; the pump, the only place that grants |
 //! | `settlement` | `HolderGone`, `NotSent`, `Terminal` |
 //! | `expiry` | time |
@@ -101,6 +101,7 @@ impl Machine {
                 self.handle_register(now, connection, &certified, &claimed, token_ok);
             }
             Input::Ready { connection, claimed } => self.handle_ready(connection, &claimed),
+            Input::Draining { connection } => self.handle_draining(connection),
             Input::ConnectionClosed { connection } => self.handle_connection_closed(connection),
             Input::Admit(admit) => self.handle_admit(now, admit),
             Input::Withdraw { request } => self.handle_withdraw(request),

@@ -1,4 +1,4 @@
-//! Connections: registration, readiness, supersession, fencing.
+//! Connections: registration, readiness, draining, supersession, fencing.
 
 use alloc::sync::Arc;
 
@@ -60,6 +60,18 @@ impl Machine {
                 self.counters.ready_refused += 1;
                 self.emit(Effect::Readiness { connection, outcome: Err(refusal) });
             }
+        }
+    }
+
+    /// The providers of a draining Node are no candidates until a newer generation is ready. Its leases stay and settle as
+    /// before: nothing is fenced, and who waits goes elsewhere or goes on waiting.
+    pub(super) fn handle_draining(&mut self, connection: ConnectionId) {
+        match self.ownership.drain(connection) {
+            Some(node) => {
+                self.counters.draining += 1;
+                self.pool.deactivate(&node);
+            }
+            None => self.counters.stale_inputs += 1,
         }
     }
 

@@ -30,10 +30,13 @@ impl Machine {
         let (Some(ticket), Some(error)) = (ticket, error) else { return };
         if error.kind == ErrorKind::Busy {
             self.counters.busy += 1;
-            if ticket.busy {
+            // A Node that drains says so to whatever was on the way to it: that tells nothing about gates, and it is granted
+            // nothing more that it could say it to again.
+            let draining = self.ownership.is_draining(connection);
+            if ticket.busy && !draining {
                 self.refuse(settled.request, Refusal::Busy);
             } else {
-                self.readmit(now, lease, Ticket { busy: true, ..ticket });
+                self.readmit(now, lease, Ticket { busy: ticket.busy || !draining, ..ticket });
             }
         } else {
             self.counters.failed += 1;

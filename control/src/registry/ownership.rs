@@ -12,13 +12,13 @@ use crate::{
 /// How far the owner of a Node ID is. No owner is the absence of an [`Owner`].
 ///
 /// ```text
-///              accepted Register            Ready
-///  (no owner) ───────────────────► Pending ───────► Ready
-///      ▲                            │  ▲ │           │ │
-///      │ closed, 60 s, removed      │  └─┘           │ │  a newer accepted Register: the old owner is
-///      ├────────────────────────────┘  newer         │ └─► superseded; fenced first if it was Ready;
-///      │                               Register      │     the Node ID is Pending again
-///      └── closed, removed: fenced ──────────────────┘
+///              accepted Register            Ready          Draining
+///  (no owner) ───────────────────► Pending ───────► Ready ───────► Draining
+///      ▲                            │  ▲ │           │ │              │ │
+///      │ closed, 60 s, removed      │  └─┘           │ │              │ │    a newer accepted Register: the old
+///      ├────────────────────────────┘  newer         │ └──────────────│─┴──► owner is superseded, fenced first if it
+///      │                               Register      │                │      was Ready or Draining; the Node ID is
+///      └── closed, removed: fenced ──────────────────┴────────────────┘      Pending again
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -29,6 +29,8 @@ pub(crate) enum Stage {
     },
     /// Dispatch-ready (REG-4).
     Ready,
+    /// Was ready and takes no new runs. Its leases stay, and its end fences its generation as that of a ready one.
+    Draining,
 }
 
 /// The current owner of a Node ID.
@@ -41,15 +43,21 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// Whether it takes new runs.
     pub(crate) fn is_ready(&self) -> bool {
         self.stage == Stage::Ready
+    }
+
+    /// Whether runs of its generation may exist.
+    pub(crate) fn holds_leases(&self) -> bool {
+        matches!(self.stage, Stage::Ready | Stage::Draining)
     }
 
     /// The deadline of its ready timer, while pending.
     pub(crate) fn pending_until(&self) -> Option<Moment> {
         match self.stage {
             Stage::Pending { until } => Some(until),
-            Stage::Ready => None,
+            Stage::Ready | Stage::Draining => None,
         }
     }
 }
@@ -133,12 +141,26 @@ impl Ownership {
         let Some(owner) = self.nodes.get_mut(node).and_then(Option::as_mut) else {
             return Err(ReadinessRefusal::Stale);
         };
-        if owner.is_ready() {
+        if owner.holds_leases() {
             return Ok(Readied::Again);
         }
         let pending = *owner;
         owner.stage = Stage::Ready;
         Ok(Readied::First { node: Arc::clone(node), pending })
+    }
+
+    /// The dispatch-ready owner takes no new runs; which Node that is. `None`: the connection is no such owner.
+    pub(crate) fn drain(&mut self, connection: ConnectionId) -> Option<Arc<str>> {
+        let node = self.owned.get(&connection)?;
+        let owner = self.nodes.get_mut(node)?.as_mut().filter(|owner| owner.is_ready())?;
+        owner.stage = Stage::Draining;
+        Some(Arc::clone(node))
+    }
+
+    /// Whether a connection is an owner that takes no new runs.
+    pub(crate) fn is_draining(&self, connection: ConnectionId) -> bool {
+        let owner = self.owned.get(&connection).and_then(|node| self.owner(node));
+        owner.is_some_and(|owner| owner.stage == Stage::Draining)
     }
 
     /// Ends a connection's ownership, if it has one, and remembers the connection as over.

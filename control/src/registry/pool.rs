@@ -48,7 +48,7 @@ impl Pool {
         self.set_live(node, Some(live));
     }
 
-    /// The providers of a Node are offline (FEN-2).
+    /// The providers of a Node are offline (FEN-2), or take nothing new.
     pub(crate) fn deactivate(&mut self, node: &str) {
         self.set_live(node, None);
     }

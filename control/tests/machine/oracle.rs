@@ -50,6 +50,14 @@ pub(crate) struct Held {
 struct Claim {
     connection: ConnectionId,
     ready: Option<u64>,
+    /// It takes no new runs.
+    draining: bool,
+}
+
+impl Claim {
+    fn takes_runs(&self) -> bool {
+        self.ready.is_some() && !self.draining
+    }
 }
 
 pub(crate) struct Oracle {
@@ -106,6 +114,12 @@ impl Oracle {
         match input {
             Input::Configure(config) => self.config = Arc::clone(config),
             Input::Register { certified, .. } => self.certified = Some(Arc::clone(certified)),
+            Input::Draining { connection } => {
+                let mine = |c: &&mut Claim| c.connection == *connection && c.ready.is_some();
+                if let Some(claim) = self.claims.values_mut().find(mine) {
+                    claim.draining = true;
+                }
+            }
             Input::ConnectionClosed { connection } => {
                 let node =
                     self.claims.iter().find(|(_, c)| c.connection == *connection).map(|(n, _)| n.clone());
@@ -158,7 +172,7 @@ impl Oracle {
         match effect {
             Effect::Registration { connection, outcome: Ok(()) } => {
                 let node = self.certified.clone().expect("I6: accepted without a registration");
-                let claim = Claim { connection: *connection, ready: None };
+                let claim = Claim { connection: *connection, ready: None, draining: false };
                 assert!(self.claims.insert(node, claim).is_none(), "I8: two owners of one Node ID");
             }
             Effect::CloseConnection { connection, .. } => {
@@ -229,6 +243,7 @@ impl Oracle {
         });
         assert!(overtaken.is_none(), "I10: overtook {overtaken:?}");
         let claim = self.claims.get(&grant.node).expect("I5: no owner");
+        assert!(claim.takes_runs(), "granted to a node that drains");
         let current = (claim.connection, claim.ready);
         assert_eq!(current, (grant.connection, Some(grant.generation)), "I5: not the ready owner");
         assert!(grant.lease.0 > self.last_lease, "lease ids rise");
@@ -274,6 +289,11 @@ impl Oracle {
         }
     }
 
+    /// Whether a connection is an owner that takes new runs.
+    pub(crate) fn takes_runs(&self, connection: ConnectionId) -> bool {
+        self.claims.values().any(|claim| claim.connection == connection && claim.takes_runs())
+    }
+
     /// Compares the books with what the machine says of itself.
     pub(crate) fn compare(&self, snapshot: &Snapshot, counters: &Counters) {
         let waiting: Vec<_> = self.requests.values().filter(|r| r.stage == Stage::Waiting).collect();
@@ -297,13 +317,15 @@ impl Oracle {
         open.sort();
         assert_eq!(running, open, "I3: running requests and held leases");
         for node in &snapshot.nodes {
-            let ready = self.claims.get(&node.id).is_some_and(|claim| claim.ready.is_some());
+            let ready = self.claims.get(&node.id).is_some_and(Claim::takes_runs);
             assert_eq!(node.connected, ready, "REG-5: {node:?}");
             for provider in &node.providers {
                 let load = self.load(&node.id, &provider.id);
                 let offline = provider.status == ProviderStatus::Offline;
-                assert!(!offline || load == (0, 0), "SNP-2");
-                assert_eq!((provider.in_flight, provider.long_in_flight), load, "I1");
+                let draining = self.claims.get(&node.id).is_some_and(|claim| claim.draining);
+                assert!(!offline || draining || load == (0, 0), "FEN-2");
+                let shown = if offline { (0, 0) } else { load };
+                assert_eq!((provider.in_flight, provider.long_in_flight), shown, "I1, SNP-2");
             }
         }
     }
@@ -327,7 +349,7 @@ impl Oracle {
                 p.enabled
                     && p.capabilities.covers(admit.needs)
                     && (!admit.long || p.long_capacity > 0)
-                    && self.claims.get(*node).is_some_and(|claim| claim.ready.is_some())
+                    && self.claims.get(*node).is_some_and(Claim::takes_runs)
             })
             .collect();
         let avoided = |p: &ProviderPolicy| admit.avoid_provider.as_ref() == Some(&p.id);

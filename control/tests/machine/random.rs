@@ -21,6 +21,7 @@ use crate::{oracle::Stage, reference::Reference, script::failure, world::World};
 enum Op {
     Register { node: u8, reuse: Option<u8>, flaw: u8 },
     Ready { connection: u8, flaw: u8 },
+    Drain { connection: u8 },
     Close { connection: u8 },
     Admit { group: u8, needs: u8, long: bool, avoid: Option<u8>, fallback: bool },
     Withdraw { request: u8 },
@@ -38,6 +39,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0..4_u8, proptest::option::weighted(0.1, byte()), 0..12_u8)
             .prop_map(|(node, reuse, flaw)| Op::Register { node, reuse, flaw }),
         4 => (byte(), 0..12_u8).prop_map(|(connection, flaw)| Op::Ready { connection, flaw }),
+        1 => byte().prop_map(|connection| Op::Drain { connection }),
         1 => byte().prop_map(|connection| Op::Close { connection }),
         12 => (prop_oneof![20 => 0..4_u8, 1 => Just(4)], 0..8_u8, proptest::bool::weighted(0.3), avoid(), any::<bool>()).prop_map(
             |(group, needs, long, avoid, fallback)| Op::Admit { group, needs, long, avoid, fallback }
@@ -141,6 +143,7 @@ impl Reader {
                 let (connection, name) = self.connection(connection)?;
                 Input::Ready { connection, claimed: if flaw == 0 { "n0".into() } else { name } }
             }
+            Op::Drain { connection } => Input::Draining { connection: self.connection(connection)?.0 },
             Op::Close { connection } => {
                 Input::ConnectionClosed { connection: self.connection(connection)?.0 }
             }
@@ -197,6 +200,7 @@ fn is_stale(input: &Input, world: &World) -> bool {
         Input::NotSent { lease } => world.oracle.leases.get(lease).is_none_or(|held| {
             !held.open && world.oracle.requests[&held.request].stage != Stage::Lost(*lease)
         }),
+        Input::Draining { connection } => !world.oracle.takes_runs(*connection),
         Input::HolderGone { lease, .. } => world.oracle.leases.get(lease).is_none_or(|held| !held.holder),
         _ => false,
     }
@@ -213,7 +217,7 @@ fn is_refused(effects: &[Effect]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    // req: POL-2, POL-6, POL-8, POL-9, FEN-2, FEN-3, HND-1, HND-2, REG-8
+    // req: POL-2, POL-6, POL-8, POL-9, FEN-2, FEN-3, HND-1, HND-2, REG-8, GAT-2
     #[test]
     fn the_machine_does_what_the_reference_model_does(
         configs in proptest::collection::vec(config(), 3),
@@ -279,7 +283,7 @@ fn cases() -> u32 {
 fn random_runs_reach_every_outcome() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let mut total = [0_u64; 16];
+    let mut total = [0_u64; 17];
     let mut refusals = Vec::new();
     for _ in 0..150 {
         let configs = proptest::collection::vec(config(), 3).new_tree(&mut runner).unwrap().current();
@@ -302,6 +306,7 @@ fn random_runs_reach_every_outcome() {
             c.ready,
             c.ready_timeouts,
             c.superseded,
+            c.draining,
             c.leases_fenced,
             c.granted,
             c.cancelled,

@@ -15,8 +15,9 @@ struct Owner {
     node: Arc<str>,
     connection: ConnectionId,
     generation: u64,
-    /// `None` = ready.
+    /// `None` = ready, or draining.
     pending_until: Option<Moment>,
+    draining: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +88,12 @@ impl Reference {
                 self.register(now, connection, certified, &claimed, token_ok);
             }
             Input::Ready { connection, claimed } => self.ready(connection, &claimed),
+            Input::Draining { connection } => {
+                let ready = |o: &&mut Owner| o.connection == connection && o.pending_until.is_none();
+                if let Some(owner) = self.owners.iter_mut().find(ready) {
+                    owner.draining = true;
+                }
+            }
             Input::ConnectionClosed { connection } => {
                 self.disown(connection);
             }
@@ -172,6 +179,7 @@ impl Reference {
             connection,
             generation: self.generations,
             pending_until: Some(now.after(Duration::from_secs(60))),
+            draining: false,
         });
         self.effects.push(Effect::Registration { connection, outcome: Ok(()) });
     }
@@ -287,6 +295,7 @@ impl Reference {
         error: Option<ExecutionError>,
         sequence: u64,
     ) {
+        let draining = self.owners.iter().any(|owner| owner.connection == connection && owner.draining);
         let open = |l: &&mut Lease| matches!(l.slot, Slot::Held | Slot::HeldUntil(_));
         let mine = |l: &&mut Lease| l.id == id && l.connection == connection;
         let Some(lease) = self.leases.iter_mut().filter(open).find(mine) else { return };
@@ -298,6 +307,10 @@ impl Reference {
             None => {}
             Some(error) if error.kind != ErrorKind::Busy => {
                 self.effects.push(Effect::Failed { lease: id, request, error, sequence });
+            }
+            Some(_) if draining => {
+                self.effects.push(Effect::Requeued { lease: id, request });
+                self.enter(Waiter { since: now, ..waiter });
             }
             Some(_) if waiter.busy => self.refuse(request, Refusal::Busy),
             Some(_) => {
@@ -378,8 +391,8 @@ impl Reference {
     /// POL-2 and POL-8, word by word.
     fn choose(&self, admit: &Admit) -> Option<(Owner, ProviderPolicy, Member)> {
         let members = self.members(admit)?;
-        let ready =
-            |node: &Arc<str>| self.owners.iter().find(|o| o.node == *node && o.pending_until.is_none());
+        let takes_runs = |owner: &&Owner| owner.pending_until.is_none() && !owner.draining;
+        let ready = |node: &Arc<str>| self.owners.iter().filter(takes_runs).find(|o| o.node == *node);
         let live: Vec<_> = members
             .into_iter()
             .filter_map(|(node, provider, member)| Some((ready(node)?, provider, member)))

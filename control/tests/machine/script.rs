@@ -9,7 +9,7 @@
 //! | Input | Meaning |
 //! |---|---|
 //! | `register cN NODE [as NAME] [badtoken]` | the certificate says NODE, the claim NAME |
-//! | `ready cN NODE`, `close cN` | |
+//! | `ready cN NODE`, `drain cN`, `close cN` | |
 //! | `admit rN GROUP [long] [needs=BITS] [avoid=PROVIDER] [fallback]`, `withdraw rN` | |
 //! | `gone lN sent`, `gone lN unsent`, `notsent lN` | |
 //! | `end lN cN`, `busy lN cN`, `fail lN cN` | terminals; their sequence number is 9 |
@@ -70,6 +70,7 @@ fn input(words: &[&str]) -> Input {
             token_ok: !rest.contains(&"badtoken"),
         },
         ["ready", c, node] => Input::Ready { connection: connection(c), claimed: node.into() },
+        ["drain", c] => Input::Draining { connection: connection(c) },
         ["close", c] => Input::ConnectionClosed { connection: connection(c) },
         ["admit", r, group, ref rest @ ..] => Input::Admit(admit(r, group, rest)),
         ["withdraw", r] => Input::Withdraw { request: RequestId(id(r)) },

@@ -227,6 +227,9 @@ impl Session<'_> {
             }
             Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
             Step::Head { status, headers } => {
+                // What has begun to answer is not sent again: a long stream must not hold a long prompt.
+                self.plan.body = Bytes::new();
+                self.plan.headers = Vec::new();
                 let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
                 self.downstream.begin(status, &headers, &answer);
                 None

@@ -24,16 +24,18 @@ const REFUSED_REGISTRATIONS_MAX: u32 = 8;
 /// The link's handler on its shard.
 pub(super) struct Router {
     link: Rc<NodeLink>,
+    /// Whether the Node said that it drains; it is heard once.
+    draining: bool,
     /// Shards that got mail in this batch and are rung at its end, once each.
     touched: BTreeSet<usize>,
 }
 
 impl Router {
     pub(super) fn new(link: Rc<NodeLink>) -> Self {
-        Self { link, touched: BTreeSet::new() }
+        Self { link, draining: false, touched: BTreeSet::new() }
     }
 
-    fn control_message(&self, message: Message) {
+    fn control_message(&mut self, message: Message) {
         let connection = self.link.id;
         match message {
             Message::RegisterRequest(request) => self.register(&request),
@@ -42,6 +44,12 @@ impl Router {
                 let state = &self.link.state;
                 let input = Input::Ready { connection, claimed: request.node_id.as_str().into() };
                 state.tell_control(ToControl::Register { shard: state.index, input });
+            }
+            Message::NodeDraining => {
+                if !std::mem::replace(&mut self.draining, true) {
+                    tracing::info!(node = %self.link.name, connection = connection.0, "node draining");
+                    self.link.state.input(Input::Draining { connection });
+                }
             }
             Message::Goodbye(goodbye) => {
                 tracing::info!(node = %self.link.name, reason = goodbye.reason, "node says goodbye");

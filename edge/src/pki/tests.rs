@@ -101,7 +101,14 @@ fn trust(pem_text: &[u8]) -> Trust {
 struct JoinFile {
     node: JoinNode,
     edge: JoinEdge,
+    reconnect: JoinReconnect,
     identity: JoinIdentity,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JoinReconnect {
+    max_attempts: u32,
 }
 
 #[derive(Deserialize)]
@@ -164,6 +171,10 @@ fn init_and_issue_give_a_node_that_its_edge_accepts() {
     let file = JoinFile::read(&bench.path("box1.yaml"));
     assert_eq!((file.node.name.as_str(), file.edge.name.as_str()), ("box1", "edge-1"));
     assert_eq!(file.edge.address, "edge.example.org:9443");
+    assert_eq!(
+        file.reconnect.max_attempts, 0,
+        "a box must come back by itself, however long its Edge was away"
+    );
     let seen = join(file.client(), bench.edge("pki/node-ca.crt")).unwrap();
     assert_eq!(seen.to_uri(), "spiffe://iop.local/iop/node/box1");
 }

@@ -30,7 +30,10 @@ use dataplane::{
     tls::config::{HANDSHAKE_TIMEOUT, server_name},
 };
 use futures::future::{Either, select};
-use proto::{identity::Name, message::NodeConfigPayload};
+use proto::{
+    identity::Name,
+    message::{Message, NodeConfigPayload},
+};
 use rustls::ClientConfig;
 
 use self::core::{Core, Dispatcher, Event};
@@ -284,9 +287,12 @@ impl Session {
         self.ended.reason().await
     }
 
-    /// Takes no new work from now on: requests are answered with `busy`, nothing of them runs.
+    /// Takes no new work from now on and tells the Edge, once. What is on its way is answered with `busy`; nothing of it
+    /// runs.
     pub fn drain(&self) {
-        self.core.draining.set(true);
+        if !self.core.draining.replace(true) {
+            self.core.link.send(Message::NodeDraining);
+        }
     }
 
     /// Waits until no run is left and everything that they said has been sent. May be dropped freely.

@@ -187,6 +187,21 @@ impl Edge {
         }
     }
 
+    /// Waits until the Node says that it drains; the start and body of an answer may come before that.
+    pub fn draining(&self) {
+        loop {
+            match self.next() {
+                Seen::Incoming(Incoming::Control(Message::NodeDraining)) => return,
+                Seen::Incoming(Incoming::Data { message: Message::TunnelFrame(frame), .. })
+                    if matches!(
+                        frame.kind,
+                        TunnelFrameKind::ResponseStart { .. } | TunnelFrameKind::Body(_)
+                    ) => {}
+                other => panic!("expected that the node drains, saw {other:?}"),
+            }
+        }
+    }
+
     /// Sends a normalized run without an input of its own.
     pub fn open_run(&self, request: RunRequest) {
         self.order(Order::OpenRun(request));

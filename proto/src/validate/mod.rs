@@ -153,7 +153,11 @@ impl Message {
                 if message.bytes == 0 { Err(FieldError::ZeroCredit) } else { Ok(()) }
             }
             Self::Goodbye(message) => text("reason", &message.reason, GOODBYE_REASON_BYTES_MAX),
-            Self::NodeReadyRequest(_) | Self::HeartbeatPing | Self::HeartbeatPong | Self::Unknown => Ok(()),
+            Self::NodeReadyRequest(_)
+            | Self::NodeDraining
+            | Self::HeartbeatPing
+            | Self::HeartbeatPong
+            | Self::Unknown => Ok(()),
         }
     }
 }

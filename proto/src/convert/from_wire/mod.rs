@@ -79,6 +79,7 @@ pub(super) fn message(member: Member) -> Result<Message, FieldError> {
         Member::Credit(wire::Credit { stream, bytes }) => Message::Credit(Credit { stream, bytes }),
         Member::HeartbeatPing(wire::HeartbeatPing {}) => Message::HeartbeatPing,
         Member::HeartbeatPong(wire::HeartbeatPong {}) => Message::HeartbeatPong,
+        Member::NodeDraining(wire::NodeDraining {}) => Message::NodeDraining,
         Member::Goodbye(wire::Goodbye { reason }) => Message::Goodbye(Goodbye { reason }),
     })
 }

@@ -39,6 +39,7 @@ fn member(message: &Message) -> Option<Member> {
             ready: message.ready,
             reason: cut(&message.reason, TEXT_BYTES_MAX),
         }),
+        Message::NodeDraining => Member::NodeDraining(wire::NodeDraining {}),
         Message::NodeConfigRefreshRequest(message) => {
             Member::NodeConfigRefreshRequest(wire::NodeConfigRefreshRequest {
                 request_id: message.request_id,
