@@ -54,7 +54,7 @@ pub struct Metrics {
     control: IntCounterVec,
     config_generation: IntGauge,
     certificate_not_after: IntGauge,
-    /// Mail that had to wait because a shard's mailbox was full.
+    /// Mail of a shard that had to wait because another shard's mailbox or control's inbox was full.
     pub mail_overflow: IntCounter,
     /// Late or foreign frames that were ignored.
     pub frames_ignored: IntCounter,

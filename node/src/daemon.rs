@@ -26,6 +26,8 @@ use crate::{
 
 /// How long running streams may go on after a termination signal.
 pub const DRAIN_GRACE: Duration = Duration::from_secs(30);
+/// How long a draining Node stays at the least: a few round trips between any two places.
+const DRAIN_LINGER: Duration = Duration::from_millis(500);
 
 /// Termination signals, counted by the task that receives them.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +145,7 @@ async fn drain(session: Session, grace: Duration, shutdown: &Shutdown) {
     session.drain();
     tracing::info!(runs = session.runs(), grace_sec = grace.as_secs(), "node draining");
     {
-        let (idle, lost) = (pin!(session.idle()), pin!(session.lost()));
+        let (idle, lost) = (pin!(idle_and_heard(&session)), pin!(session.lost()));
         let mut done = select(idle, lost);
         while drain.phase() == Phase::Draining {
             // A second signal may have come before we got here.
@@ -160,6 +162,15 @@ async fn drain(session: Session, grace: Duration, shutdown: &Shutdown) {
         tracing::warn!(runs = session.runs(), "runs are broken off");
     }
     session.close().await;
+}
+
+/// Waits until nothing runs, but long enough that what the Edge sent before it heard of the drain has arrived and been
+/// answered `busy`, which sends it elsewhere; behind a goodbye it would be lost.
+async fn idle_and_heard(session: &Session) {
+    let heard = clock::now() + DRAIN_LINGER;
+    session.idle().await;
+    sleep_until(heard).await;
+    session.idle().await;
 }
 
 /// Uniform over all of `u32`. Without a working source of randomness waits have no jitter, which harms nobody.

@@ -1,6 +1,9 @@
 //! A Node's life as the Edge sees it: start, pending, ready, gone, back again.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
 
 use iop_tests::{
     ProviderYaml,
@@ -222,7 +225,7 @@ fn a_node_that_is_told_to_stop_leaves_new_requests_to_the_other_one() -> anyhow:
             (&shown["connected"], &line["status"], &line["health"], &line["in_flight"]),
             (&false.into(), &"unavailable".into(), &"offline".into(), &0.into())
         );
-        assert_eq!(metric(&edge, "iop_edge_leases")?, 1.0, "its slot is held all the same");
+        eventually(SOON, "its slot is held all the same", || Ok(metric(&edge, "iop_edge_leases")? == 1.0))?;
         assert!(nodes[0].is_running()?, "it was draining all the time");
 
         let head = streaming.read_head()?;
@@ -282,5 +285,56 @@ fn what_crosses_the_word_of_a_draining_node_is_placed_anew_however_often_it_was_
     new.answer(third, "{}")?;
     let answer = client.answer()?;
     assert_eq!((answer.status, answer.header("x-iop-attempts")), (200, Some("3")));
+    Ok(())
+}
+
+#[test]
+fn nodes_are_restarted_one_after_the_other_under_load_without_a_failed_request() -> anyhow::Result<()> {
+    let site = site()?;
+    let provider = site.provider(&[])?;
+    let on = |id: &str, node: &str| ProviderYaml::new(id, node, &provider.base_url(), MODEL);
+    let edge = site.edge(&yaml().with(on("p0", "box0")).with(on("p1", "box1")))?;
+    let ready = |name: &str| -> anyhow::Result<_> {
+        let mut node = site.node_with(name, &edge.node, RETRY)?;
+        node.wait_for("node ready")?;
+        Ok(node)
+    };
+    let mut nodes = [ready("box0")?, ready("box1")?];
+    let over = AtomicBool::new(false);
+    let (address, token) = (edge.http.as_str(), site.token());
+    let answers = std::thread::scope(|scope| -> anyhow::Result<_> {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| -> anyhow::Result<Vec<(u16, bool)>> {
+                    let mut answers = Vec::new();
+                    while !over.load(SeqCst) {
+                        let answer =
+                            http::chat(address, token, &http::chat_body(MODEL, true, "events=5 gap=2ms"))?;
+                        answers.push((answer.status, answer.is_done() && answer.whole));
+                    }
+                    Ok(answers)
+                })
+            })
+            .collect();
+        let mut restarts = || -> anyhow::Result<()> {
+            for round in 0..4 {
+                let (name, node) =
+                    if round % 2 == 0 { ("box0", &mut nodes[0]) } else { ("box1", &mut nodes[1]) };
+                node.signal(libc::SIGTERM);
+                assert_eq!(node.wait_exit(RECONNECT)?, 0);
+                *node = ready(name)?;
+            }
+            Ok(())
+        };
+        let restarted = restarts();
+        over.store(true, SeqCst);
+        let mut answers = Vec::new();
+        for client in clients {
+            answers.extend(client.join().expect("a client thread ends by itself")?);
+        }
+        restarted.map(|()| answers)
+    })?;
+    assert!(answers.len() > 40, "{}", answers.len());
+    assert!(answers.iter().all(|answer| *answer == (200, true)), "{answers:?}");
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::time::sleep_until;
 /// Why a write did not finish. The connection must be closed after either.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteFault {
-    /// The peer took no bytes until the deadline.
+    /// The peer did not take all of the bytes before the deadline.
     #[error("the peer stopped reading")]
     Stalled,
     /// The connection broke.

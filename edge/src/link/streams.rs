@@ -8,8 +8,8 @@ use std::{
 use control::input::{LeaseId, RequestId};
 use proto::message::StreamNo;
 
-/// How long a cancelled run is remembered for its terminal. Control has returned its slot long before (POL-11), so a
-/// Node that never answers costs it nothing but this entry, for this long.
+/// How long a cancelled run is remembered for its terminal at the least; looked at when another run is cancelled. Control
+/// has returned its slot long before (POL-11), so a Node that never answers costs it nothing but this entry.
 const CANCELLED_KEPT: Duration = Duration::from_secs(30);
 
 /// One run.

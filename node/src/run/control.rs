@@ -28,7 +28,7 @@ pub enum Stop {
 pub struct RunControl {
     stop: Cell<Option<Stop>>,
     stopping: Latch,
-    /// Credit came back, or the run is to stop.
+    /// Credit came back.
     pub credit: Signal,
     /// Parts of the request body. At most the stream's receive window of bytes waits here.
     pub chunks: Queue<BodyChunk>,

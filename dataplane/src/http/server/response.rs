@@ -120,8 +120,8 @@ impl Connection {
     /// Writes all output. Drive it to its end: dropped, the output is lost and the connection of no use.
     ///
     /// # Errors
-    /// The client takes nothing for [`Limits::write_stall`](crate::http::limits::Limits::write_stall), or the connection
-    /// broke.
+    /// The client does not take a write, at most 256 KiB, within
+    /// [`Limits::write_stall`](crate::http::limits::Limits::write_stall), or the connection broke.
     pub async fn flush(&mut self) -> Result<(), WriteFault> {
         if self.out.is_empty() {
             return Ok(());
