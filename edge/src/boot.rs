@@ -42,6 +42,10 @@ const CONTROL_INBOX: usize = 65_536;
 const SHARD_INBOX: usize = 65_536;
 /// Mail a shard carries out before other tasks get a turn.
 const SHARD_BATCH: usize = 1024;
+/// Descriptors kept for Node links, operators, mailboxes and files; a quarter where there are few.
+const DESCRIPTORS_RESERVED: usize = 256;
+/// The usual limit, where the kernel does not tell.
+const DESCRIPTORS_DEFAULT: usize = 1024;
 /// How long a port that is in use at the start is waited for.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long threads may take to end once everything is told to stop.
@@ -109,6 +113,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     let (notify, notices) = mpsc::channel();
     let tasks = Arc::new(ops::OnceTasks::new());
     let mut sockets = bind_all(&settings, count)?;
+    let clients_max = clients_max(count * settings.listen.http.len().max(1));
     let mut shards = Vec::new();
     for (index, seed) in seeds.into_iter().enumerate() {
         let part = Part {
@@ -123,6 +128,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
             sockets: std::mem::take(sockets.get_mut(index).context("one set of sockets per shard")?),
             notify: notify.clone(),
             tasks: Arc::clone(&tasks),
+            clients_max,
         };
         let cpu = if settings.edge.cpus.is_empty() {
             None
@@ -154,6 +160,16 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     }
     tracing::info!("edge stopped");
     Ok(())
+}
+
+/// Clients that one listening socket may have at a time, of `sockets`: what the process's limit of descriptors leaves
+/// beside Nodes, operators and files.
+fn clients_max(sockets: usize) -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft =
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(DESCRIPTORS_DEFAULT);
+    ((soft - DESCRIPTORS_RESERVED.min(soft / 4)) / sockets).max(1)
 }
 
 /// A Node refuses an Edge whose certificate has expired, so its end must not come as a surprise.
@@ -237,6 +253,7 @@ struct Part {
     sockets: Sockets,
     notify: mpsc::Sender<Notice>,
     tasks: Arc<ops::OnceTasks>,
+    clients_max: usize,
 }
 
 impl Part {
@@ -253,7 +270,8 @@ impl Part {
             spawn_guarded(link::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.tls)));
         }
         for socket in self.sockets.http {
-            spawn_guarded(connection::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.auth)));
+            let (auth, clients) = (Arc::clone(&self.auth), self.clients_max);
+            spawn_guarded(connection::accept_loop(Rc::clone(&state), socket, auth, clients));
         }
         if let Some(socket) = self.sockets.ops {
             spawn_guarded(ops::accept_loop(Rc::clone(&state), socket, self.tasks));

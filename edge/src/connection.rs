@@ -40,19 +40,34 @@ use crate::{
 /// Bytes of a body that make one token at the least, for telling short requests from long ones without counting.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Accepts clients on one socket until the process drains.
-pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, auth: Arc<Authenticator>) {
+/// Accepts clients on one socket until the process drains; over `clients_max` at a time a new one is closed at once, so that
+/// descriptors are left for Nodes and operators.
+pub async fn accept_loop(
+    state: Rc<ShardState>,
+    socket: TcpListener,
+    auth: Arc<Authenticator>,
+    clients_max: usize,
+) {
     let mut listener = match Listener::open(socket) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "listen.http cannot be opened on the shard"),
     };
+    // Each connection of this socket holds a clone of these.
     let limits = Rc::new(http_limits(&state.settings));
     // The configuration of a process never changes, so this is when its models came to be.
     let created = clock::unix_seconds();
     loop {
-        let draining = std::pin::pin!(state.draining.closed());
-        let accepted = std::pin::pin!(listener.accept());
-        let Either::Left((stream, _)) = select(accepted, draining).await else { return };
+        let stream = {
+            let draining = std::pin::pin!(state.draining.closed());
+            let accepted = std::pin::pin!(listener.accept());
+            let Either::Left((stream, _)) = select(accepted, draining).await else { return };
+            stream
+        };
+        state.metrics.accepts_exhausted.inc_by(listener.take_exhausted());
+        if Rc::strong_count(&limits) > clients_max {
+            state.metrics.connections_refused.inc();
+            continue;
+        }
         let client = Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created };
         spawn_guarded(client.serve(stream, Rc::clone(&limits)));
     }
@@ -150,6 +165,7 @@ impl Client {
                 }
                 Ok(Some(head)) => {
                     let _active = Counted::one(&self.state.metrics.requests_active);
+                    let _answering = self.state.requests.answering();
                     self.answer(&mut connection, &mut request, head).await
                 }
             };
@@ -168,6 +184,7 @@ impl Client {
         };
         request.route = route.label();
         if self.state.draining.is_closed() {
+            connection.set_draining();
             return self.refuse(connection, request, &Fault::Draining).await;
         }
         let fields = head.headers.iter().map(|(name, value)| (name.as_bytes(), value));
@@ -224,6 +241,7 @@ impl Client {
         let scan = scan::chat(&body).map_err(|error| {
             Some(match error {
                 ScanError::Syntax(detail) => Fault::BadJson { detail: detail.into(), param: None },
+                ScanError::Missing { param } => Fault::MissingField { param },
                 ScanError::Member { param, message } => {
                     Fault::BadJson { detail: message.into(), param: Some(param.into()) }
                 }

@@ -15,6 +15,7 @@ use dataplane::{
     clock,
     mailbox::{Sender, ThreadInbox},
 };
+use prometheus::IntCounter;
 
 use crate::{
     lease::{Lease, Returns},
@@ -22,9 +23,6 @@ use crate::{
     metrics::Metrics,
     requests,
 };
-
-/// Inputs taken in one turn before effects are flushed.
-const TURN_INPUTS: usize = 1024;
 
 /// Everything the thread owns.
 #[derive(Debug)]
@@ -43,15 +41,16 @@ pub struct ControlLoop {
 struct Outbox {
     sender: Sender<ToShard>,
     overflow: VecDeque<ToShard>,
+    overflowed: IntCounter,
     pushed: bool,
 }
 
 impl Outbox {
     fn push(&mut self, mail: ToShard) {
         self.pushed = true;
-        if !self.overflow.is_empty() {
-            self.overflow.push_back(mail);
-        } else if let Err(mail) = self.sender.push(mail) {
+        let refused = if self.overflow.is_empty() { self.sender.push(mail).err() } else { Some(mail) };
+        if let Some(mail) = refused {
+            self.overflowed.inc();
             self.overflow.push_back(mail);
         }
     }
@@ -78,7 +77,13 @@ impl ControlLoop {
         shards: Vec<Sender<ToShard>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let outbox = |sender| Outbox { sender, overflow: VecDeque::new(), pushed: false };
+        let overflowed = &metrics.mail_overflow;
+        let outbox = |sender| Outbox {
+            sender,
+            overflow: VecDeque::new(),
+            overflowed: overflowed.clone(),
+            pushed: false,
+        };
         Self {
             machine,
             inbox,
@@ -97,7 +102,7 @@ impl ControlLoop {
             // What a holder told before it dropped its lease is in the inbox by now: a run that ended well must not be
             // taken for one whose holder left.
             let returned = self.returns.len();
-            for _ in 0..TURN_INPUTS {
+            for _ in 0..self.inbox.len() {
                 match self.inbox.try_pop() {
                     None => break,
                     Some(ToControl::Stop) => stopped = true,

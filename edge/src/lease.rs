@@ -103,7 +103,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let returned = self.returns.queue.push((self.id, self.claim.is_sent()));
+        // Either it was sent by now, or it never will be: control returns the slot of an unsent one at once.
+        let sent = !self.claim.revoke();
+        let returned = self.returns.queue.push((self.id, sent));
         debug_assert!(returned.is_ok(), "the return queue has room for every lease");
         if returned.is_err() {
             tracing::error!(lease = self.id.0, "lease return queue full");
@@ -122,6 +124,11 @@ mod tests {
         assert!(sent.send() && !sent.send() && !sent.revoke() && sent.is_sent());
         let revoked = Claim::default();
         assert!(revoked.revoke() && revoked.revoke() && !revoked.send() && !revoked.is_sent());
+        let (bell, _inbox) = dataplane::mailbox::for_thread(4);
+        let lease = Lease::new(LeaseId(1), &Arc::new(Returns::new(8, bell)));
+        let claim = lease.claim().clone();
+        drop(lease);
+        assert!(!claim.send(), "its slot may be another one's by now");
     }
 
     #[test]

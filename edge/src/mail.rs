@@ -88,6 +88,8 @@ pub enum Frame {
         status: u16,
         /// End-to-end headers.
         headers: Vec<Header>,
+        /// Its end proves nothing: the provider's connection ends it.
+        until_close: bool,
     },
     /// Body bytes.
     Body(Bytes),

@@ -28,6 +28,10 @@ pub struct Metrics {
     pub requests_active: IntGauge,
     /// Client connections.
     pub connections: IntGauge,
+    /// Client connections closed at once because there were too many.
+    pub connections_refused: IntCounter,
+    /// Accepts that failed for want of descriptors or memory.
+    pub accepts_exhausted: IntCounter,
     /// Request bytes from clients.
     pub request_bytes: IntCounter,
     /// Body bytes passed on to clients.
@@ -98,6 +102,7 @@ impl Metrics {
     ///
     /// # Errors
     /// Two metrics have one name: a defect.
+    #[expect(clippy::too_many_lines, reason = "one entry for each metric and nothing else")]
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
         let r = &registry;
@@ -118,6 +123,16 @@ impl Metrics {
             )?,
             requests_active: gauge(r, "iop_edge_requests_active", "Requests being served")?,
             connections: gauge(r, "iop_edge_client_connections", "Client connections")?,
+            connections_refused: counter(
+                r,
+                "iop_edge_client_connections_refused_total",
+                "Client connections closed at once because there were too many",
+            )?,
+            accepts_exhausted: counter(
+                r,
+                "iop_edge_accepts_exhausted_total",
+                "Accepts that failed for want of descriptors or memory",
+            )?,
             request_bytes: counter(r, "iop_edge_request_bytes_total", "Request body bytes from clients")?,
             response_bytes: counter(
                 r,

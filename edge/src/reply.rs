@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`] and [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 29] = [
+pub const OUTCOMES: [&str; 28] = [
     "ok",
     CLIENT_GONE,
     "bad_framing",
@@ -27,7 +27,6 @@ pub const OUTCOMES: [&str; 29] = [
     "method_not_allowed",
     "request_timeout",
     "body_too_large",
-    "unsupported_media",
     "unsupported_encoding",
     "expectation_failed",
     "head_too_large",
@@ -99,8 +98,6 @@ pub enum Fault {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The body is not `application/json`.
-    UnsupportedMedia,
     /// The body has a content encoding that is not understood.
     UnsupportedEncoding,
     /// An `expect` other than `100-continue`.
@@ -183,7 +180,6 @@ impl Fault {
             Self::MethodNotAllowed { .. } => row(405, INVALID_REQUEST, None, No, "method_not_allowed"),
             Self::RequestTimeout => row(408, INVALID_REQUEST, None, Unsaid, "request_timeout"),
             Self::BodyTooLarge { .. } => row(413, INVALID_REQUEST, None, No, "body_too_large"),
-            Self::UnsupportedMedia => row(415, INVALID_REQUEST, None, No, "unsupported_media"),
             Self::UnsupportedEncoding => row(415, INVALID_REQUEST, None, No, "unsupported_encoding"),
             Self::ExpectationFailed => row(417, INVALID_REQUEST, None, No, "expectation_failed"),
             Self::HeadTooLarge => row(431, INVALID_REQUEST, None, No, "head_too_large"),
@@ -291,7 +287,6 @@ impl Fault {
                 "There is nothing at this path. There are /v1/chat/completions and /v1/models."
             }
             Self::RequestTimeout => "The request did not arrive in time.",
-            Self::UnsupportedMedia => "The request body must have the content type application/json.",
             Self::UnsupportedEncoding => "The content encoding of the request body is not supported.",
             Self::ExpectationFailed => "The only expectation that is met is 100-continue.",
             Self::HeadTooLarge => "The head of the request is too large.",
@@ -433,7 +428,6 @@ mod tests {
             Fault::MethodNotAllowed { allow: "POST" },
             Fault::RequestTimeout,
             Fault::BodyTooLarge { limit: 5 },
-            Fault::UnsupportedMedia,
             Fault::UnsupportedEncoding,
             Fault::ExpectationFailed,
             Fault::HeadTooLarge,
@@ -473,7 +467,6 @@ mod tests {
             ("method_not_allowed", 405, invalid, None),
             ("request_timeout", 408, invalid, None),
             ("body_too_large", 413, invalid, None),
-            ("unsupported_media", 415, invalid, None),
             ("unsupported_encoding", 415, invalid, None),
             ("expectation_failed", 417, invalid, None),
             ("head_too_large", 431, invalid, None),

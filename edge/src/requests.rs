@@ -45,13 +45,20 @@ pub struct Requests {
     shard: u64,
     next: Cell<u64>,
     live: RefCell<HashMap<RequestId, Rc<Queue<Event>>>>,
+    answering: Cell<usize>,
     emptied: Signal,
 }
 
 impl Requests {
     /// An empty table of this shard.
     pub fn new(shard: usize) -> Self {
-        Self { shard: shard as u64, next: Cell::new(1), live: RefCell::default(), emptied: Signal::new() }
+        Self {
+            shard: shard as u64,
+            next: Cell::new(1),
+            live: RefCell::default(),
+            answering: Cell::new(0),
+            emptied: Signal::new(),
+        }
     }
 
     /// A new request.
@@ -62,6 +69,12 @@ impl Requests {
         let events = Rc::new(Queue::new());
         self.live.borrow_mut().insert(id, Rc::clone(&events));
         Registered { id, events, table: Rc::clone(self) }
+    }
+
+    /// Counts a request from its head to the end of its answer, whether or not it is ever dispatched: a drain waits for it.
+    pub fn answering(self: &Rc<Self>) -> Answering {
+        self.answering.set(self.answering.get() + 1);
+        Answering(Rc::clone(self))
     }
 
     /// Passes `event` to the request's task; whether it is still there. A lease in an event for nobody returns by its drop.
@@ -81,9 +94,9 @@ impl Requests {
         self.live.borrow().len()
     }
 
-    /// Waits until none is live.
+    /// Waits until no request is being answered.
     pub async fn drained(&self) {
-        while !self.is_empty() {
+        while self.answering.get() > 0 {
             self.emptied.wait().await;
         }
     }
@@ -91,6 +104,19 @@ impl Requests {
     /// Whether none is live.
     pub fn is_empty(&self) -> bool {
         self.live.borrow().is_empty()
+    }
+}
+
+/// A request that is being answered, for as long as it exists.
+#[derive(Debug)]
+pub struct Answering(Rc<Requests>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.set(self.0.answering.get().saturating_sub(1));
+        if self.0.answering.get() == 0 {
+            self.0.emptied.set();
+        }
     }
 }
 
@@ -107,9 +133,6 @@ pub struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.table.live.borrow_mut().remove(&self.id);
-        if self.table.is_empty() {
-            self.table.emptied.set();
-        }
     }
 }
 

@@ -42,12 +42,6 @@ impl Gate {
         self.0.size.set(size);
     }
 
-    /// Places.
-    #[must_use]
-    pub fn size(&self) -> u32 {
-        self.0.size.get()
-    }
-
     /// Places taken.
     #[must_use]
     pub fn held(&self) -> u32 {

@@ -47,7 +47,7 @@ impl Handler for Defective {
         let metrics = Rc::clone(&self.metrics);
         let terminal = Terminal::new(self.link.clone(), request.stream, metrics, self.enter(), entry);
         spawn_guarded(async move {
-            terminal.start(200, Vec::new()).unwrap();
+            terminal.start(200, Vec::new(), false).unwrap();
             terminal.body(Bytes::from_static(b"begun")).unwrap();
             panic!("planned");
         });

@@ -68,7 +68,7 @@ fn a_stream_arrives_as_it_is_written_and_ends_with_one_terminal() {
     let mut call = provider.call();
     call.say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
     let start = edge.frame();
-    let TunnelFrameKind::ResponseStart { status: 200, headers } = start.kind else { panic!("{start:?}") };
+    let TunnelFrameKind::ResponseStart { status: 200, headers, .. } = start.kind else { panic!("{start:?}") };
     assert_eq!(headers, [Header::new("content-type", "text/event-stream").unwrap()]);
     for (number, event) in ["data: {\"a\":1}\n\n", ": comment\r\n\r\n", "data: [DONE]\n\n"].iter().enumerate()
     {

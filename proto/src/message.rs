@@ -423,6 +423,8 @@ pub enum TunnelFrameKind {
         status: u16,
         /// End-to-end response headers.
         headers: Vec<Header>,
+        /// The body is framed by nothing but the end of the provider's connection, which a broken one has too.
+        until_close: bool,
     },
     /// Body bytes, to be passed on unchanged.
     Body(Bytes),

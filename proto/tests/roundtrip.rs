@@ -232,8 +232,9 @@ fn run_event() -> impl Strategy<Value = Message> {
 
 fn tunnel_frame() -> impl Strategy<Value = Message> {
     let kind = prop_oneof![
-        (100_u16..=999, headers())
-            .prop_map(|(status, headers)| TunnelFrameKind::ResponseStart { status, headers }),
+        (100_u16..=999, headers(), any::<bool>()).prop_map(|(status, headers, until_close)| {
+            TunnelFrameKind::ResponseStart { status, headers, until_close }
+        }),
         data(1..300).prop_map(TunnelFrameKind::Body),
         usage().prop_map(TunnelFrameKind::Usage),
         Just(TunnelFrameKind::End),

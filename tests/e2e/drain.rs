@@ -50,3 +50,20 @@ fn what_outlasts_the_grace_is_broken_off_with_an_error() -> anyhow::Result<()> {
     assert_eq!(bench.edge.process.wait_exit(Duration::from_secs(6))?, 0);
     eventually(SOON, "the provider is left alone", || Ok(bench.seen("requests_open")? == 0))
 }
+
+#[test]
+fn a_request_whose_body_is_still_coming_is_answered_before_the_edge_stops() -> anyhow::Result<()> {
+    let mut bench = Bench::start()?;
+    let request = bench.request(false, "");
+    let (first, rest) = request.split_at(request.len() - 10);
+    let mut client = bench.client()?;
+    client.send(first)?;
+    eventually(SOON, "its head is there", || Ok(bench.metric("iop_edge_requests_active")? == 1.0))?;
+    bench.edge.process.signal(libc::SIGTERM);
+    bench.edge.process.wait_for("told to stop")?;
+    client.send(rest)?;
+    let answer = client.answer()?;
+    assert_eq!((answer.status, answer.whole, answer.header("connection")), (200, true, Some("close")));
+    assert_eq!(bench.edge.process.wait_exit(SOON)?, 0);
+    Ok(())
+}

@@ -315,3 +315,48 @@ fn a_request_without_a_live_candidate_waits_for_one_and_no_longer_than_the_queue
     assert_eq!(http::get(&edge.ops, "/healthz", None)?.status, 200);
     Ok(())
 }
+
+#[test]
+fn an_answer_that_only_a_close_ends_stays_one_so_that_a_cut_is_not_made_whole() -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    let answer = bench.chat(false, "close-delimited")?;
+    assert_eq!((answer.status, answer.json()?["object"].as_str()), (200, Some("chat.completion")));
+    for field in ["content-length", "transfer-encoding"] {
+        assert!(answer.header(field).is_none(), "{field}: {}", answer.head);
+    }
+    assert_eq!(answer.header("connection"), Some("close"));
+    // A reset of the provider's connection must not reach the client as a proper end.
+    let mut client = bench.begin(false, "close-delimited events=60 rst-after=30")?;
+    let head = client.read_head()?;
+    if head.starts_with("HTTP/1.1 200") {
+        let mut buffer = [0; 4096];
+        let ended = loop {
+            match std::io::Read::read(&mut client.stream, &mut buffer) {
+                Ok(0) => break "a proper end",
+                Ok(_) => {}
+                Err(_) => break "a reset",
+            }
+        };
+        assert_eq!(ended, "a reset", "{head}");
+    }
+    bench.settles()
+}
+
+#[test]
+fn an_old_client_cannot_take_a_cut_answer_for_a_whole_one() -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    let body = http::chat_body(MODEL, false, "events=60 chunked truncate-after=30").to_string();
+    let mut client = bench.client()?;
+    client.send(format!(
+        "POST /v1/chat/completions HTTP/1.0\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
+        bench.site.token(),
+        body.len()
+    ))?;
+    let mut seen = Vec::new();
+    // Before the head it is a 502; after it nothing but a reset can tell.
+    match std::io::Read::read_to_end(&mut client.stream, &mut seen) {
+        Ok(_) => assert!(seen.starts_with(b"HTTP/1.1 502"), "{}", String::from_utf8_lossy(&seen)),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+    bench.settles()
+}

@@ -298,12 +298,34 @@ fn an_interim_status_from_a_node_is_no_answer() -> anyhow::Result<()> {
     for status in [100, 101, 199, 600] {
         let mut client = ask(&site, &edge, false)?;
         let stream = node.request()?.stream;
-        node.frame(stream, 0, TunnelFrameKind::ResponseStart { status, headers: Vec::new() })?;
+        node.frame(
+            stream,
+            0,
+            TunnelFrameKind::ResponseStart { status, headers: Vec::new(), until_close: false },
+        )?;
         let answer = client.answer()?;
         assert_error(&answer, 502, Some("upstream_error"));
         // The run goes on at the Node until it has taken the cancel; its terminal frees the slot.
         node.cancelled(stream, 1)?;
     }
     eventually(SOON, "no lease is held", || Ok(metric(&edge, "iop_edge_leases")? == 0.0))?;
+    still_serves(&site, &edge, &mut node)
+}
+
+// req: GAT-2
+#[test]
+fn a_node_that_calls_itself_busy_after_it_began_to_answer_is_not_believed() -> anyhow::Result<()> {
+    let site = site()?;
+    let edge = edge_of(&site)?;
+    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let mut client = ask(&site, &edge, true)?;
+    let stream = node.request()?.stream;
+    node.frame(stream, 0, start(SSE))?;
+    node.frame(stream, 1, data("data: 1\n\n"))?;
+    node.frame(stream, 2, error(ErrorKind::Busy))?;
+    let answer = client.answer()?;
+    assert_broken_stream(&answer, "overloaded");
+    assert_eq!(answer.events()[0], "1");
+    assert_eq!(metric(&edge, "iop_edge_control_events_total{event=\"requeued\"}")?, 0.0);
     still_serves(&site, &edge, &mut node)
 }

@@ -28,7 +28,8 @@ impl Machine {
         };
         self.give_back(&settled);
         let (Some(ticket), Some(error)) = (ticket, error) else { return };
-        if error.kind == ErrorKind::Busy {
+        // A busy Node has done nothing, so it has said nothing else either: behind a frame the word is not believed.
+        if error.kind == ErrorKind::Busy && sequence == 0 {
             self.counters.busy += 1;
             // A Node that drains says so to whatever was on the way to it: that tells nothing about gates, and it is granted
             // nothing more that it could say it to again.

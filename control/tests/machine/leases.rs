@@ -153,6 +153,23 @@ fn a_busy_gate_readmits_once_at_the_old_place_and_refuses_the_second_time() {
     assert_eq!((counters.busy, counters.requeued, counters.refused_busy), (2, 1, 1));
 }
 
+// req: GAT-2
+#[test]
+fn a_node_that_calls_itself_busy_after_it_began_to_answer_has_failed() {
+    let world = run(
+        ONE,
+        &format!(
+            "{CONNECTED}
+            admit r1 m       => grant r1 l1 p1
+            busy-late l1 c1  => failed r1 l1
+            gone l1 sent     =>
+            admit r2 m       => grant r2 l2 p1
+            "
+        ),
+    );
+    assert_eq!(world.machine.counters().requeued, 0);
+}
+
 // req: GAT-2, POL-9
 #[test]
 fn a_readmitted_request_waits_behind_older_and_before_younger_ones() {

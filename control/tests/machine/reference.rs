@@ -305,7 +305,7 @@ impl Reference {
         match error {
             _ if !lease.holder => {}
             None => {}
-            Some(error) if error.kind != ErrorKind::Busy => {
+            Some(error) if error.kind != ErrorKind::Busy || sequence > 0 => {
                 self.effects.push(Effect::Failed { lease: id, request, error, sequence });
             }
             Some(_) if draining => {

@@ -76,9 +76,10 @@ fn input(words: &[&str]) -> Input {
         ["withdraw", r] => Input::Withdraw { request: RequestId(id(r)) },
         ["gone", l, how] => Input::HolderGone { lease: lease(l), sent: how == "sent" },
         ["notsent", l] => Input::NotSent { lease: lease(l) },
-        ["end", l, c] => terminal(l, c, None),
-        ["busy", l, c] => terminal(l, c, Some(ErrorKind::Busy)),
-        ["fail", l, c] => terminal(l, c, Some(ErrorKind::Connect)),
+        ["end", l, c] => terminal(l, c, None, 9),
+        ["busy", l, c] => terminal(l, c, Some(ErrorKind::Busy), 0),
+        ["busy-late", l, c] => terminal(l, c, Some(ErrorKind::Busy), 9),
+        ["fail", l, c] => terminal(l, c, Some(ErrorKind::Connect), 9),
         _ => panic!("cannot read {words:?}"),
     }
 }
@@ -95,8 +96,8 @@ fn admit(request: &str, group: &str, rest: &[&str]) -> Admit {
     }
 }
 
-fn terminal(l: &str, c: &str, error: Option<ErrorKind>) -> Input {
-    Input::Terminal { connection: connection(c), lease: lease(l), error: error.map(failure), sequence: 9 }
+fn terminal(l: &str, c: &str, error: Option<ErrorKind>, sequence: u64) -> Input {
+    Input::Terminal { connection: connection(c), lease: lease(l), error: error.map(failure), sequence }
 }
 
 pub(crate) fn failure(kind: ErrorKind) -> ExecutionError {
@@ -144,7 +145,8 @@ fn render(effect: &Effect) -> String {
         Effect::Refuse { request, reason } => format!("refuse r{} {reason:?}", request.0),
         Effect::Fenced { lease, request } => format!("fenced r{} l{}", request.0, lease.0),
         Effect::Failed { lease, request, error, sequence } => {
-            assert_eq!((error.kind, *sequence), (ErrorKind::Connect, 9), "echoed as received");
+            assert!(matches!(error.kind, ErrorKind::Connect | ErrorKind::Busy), "echoed as received");
+            assert_eq!(*sequence, 9, "echoed as received");
             format!("failed r{} l{}", request.0, lease.0)
         }
         Effect::Requeued { lease, request } => format!("requeued r{} l{}", request.0, lease.0),

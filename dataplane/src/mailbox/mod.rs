@@ -78,11 +78,6 @@ impl<T> Sender<T> {
     pub fn is_empty(&self) -> bool {
         self.0.queue.is_empty()
     }
-
-    /// The bound.
-    pub fn capacity(&self) -> usize {
-        self.0.queue.capacity()
-    }
 }
 
 /// A receiving side for a shard that has not started yet; [`ShardInboxSeed::open`] it there.
@@ -184,6 +179,16 @@ impl<T> ThreadInbox<T> {
     /// The next item, without waiting.
     pub fn try_pop(&self) -> Option<T> {
         self.shared.queue.pop()
+    }
+
+    /// Items waiting.
+    pub fn len(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.shared.queue.is_empty()
     }
 
     /// Sleeps until `ready()` says that there is something to do, someone rings, or `deadline` comes. `ready` is asked

@@ -64,9 +64,9 @@ impl Listener {
         self.std.local_addr()
     }
 
-    /// How often accepting failed for want of descriptors or memory.
-    pub fn exhausted(&self) -> u64 {
-        self.exhausted
+    /// How often accepting failed for want of descriptors or memory since the last call.
+    pub fn take_exhausted(&mut self) -> u64 {
+        std::mem::take(&mut self.exhausted)
     }
 
     /// Waits for the next connection. May be dropped freely. Backs off by itself from 10 ms to 1 s while descriptors or

@@ -79,16 +79,6 @@ impl Stream {
         Ok(Self { shared, peer })
     }
 
-    /// Takes a std stream, in whatever blocking mode it is.
-    ///
-    /// # Errors
-    /// The socket is dead or cannot be registered with the shard's driver.
-    pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
-        let peer = stream.peer_addr()?;
-        sys::prepare(&stream)?;
-        Self::new(TcpStream::from_std(stream)?, peer)
-    }
-
     /// A future that owns its hold on the descriptor and ends when [`Stream::try_read`] has something to say. It may
     /// stay pending while this stream is written to, and may be dropped freely.
     pub fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {

@@ -169,7 +169,7 @@ mod tests {
     /// `s` start, `b` body, `u` usage, `e` end, `x` error.
     fn frame(sequence: u64, letter: char) -> Message {
         let kind = match letter {
-            's' => TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new() },
+            's' => TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new(), until_close: false },
             'b' => TunnelFrameKind::Body(Bytes::from_static(b"x")),
             'u' => TunnelFrameKind::Usage(Usage::default()),
             'e' => TunnelFrameKind::End,

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use dataplane::{
     clock,
-    http::{server::Connection, sse::Splitter},
+    http::{
+        server::{Connection, ResponseBody},
+        sse::Splitter,
+    },
     net::WriteFault,
 };
 use proto::message::Header;
@@ -69,9 +72,17 @@ impl<'a> Downstream<'a> {
         self.client.pending() < WRITE_BYTES
     }
 
-    /// Begins a relayed response.
-    pub(super) fn begin(&mut self, status: u16, headers: &[Header], answer: &Answer<'_>) {
-        let begun = response::relayed(status, headers, answer);
+    /// Begins a relayed response: status, headers, and whether its end proves nothing.
+    pub(super) fn begin(
+        &mut self,
+        (status, headers, until_close): (u16, &[Header], bool),
+        answer: &Answer<'_>,
+    ) {
+        let mut begun = response::relayed(status, headers, answer);
+        if until_close && !begun.is_event_stream && begun.body == ResponseBody::Chunked {
+            // A proper end of ours would make a proven one out of the provider's.
+            begun.body = ResponseBody::UntilClose;
+        }
         self.status = status;
         self.begun = true;
         self.events = begun.is_event_stream.then(Splitter::new);

@@ -173,7 +173,10 @@ impl Session<'_> {
                     if let Some(way_out) = self.take_all(event).await {
                         return way_out;
                     }
-                    if self.attempt.dispatches() != before {
+                    if self.run.is_none() {
+                        // Nothing runs: what waits now has the queue's own time.
+                        timer = None;
+                    } else if self.attempt.dispatches() != before {
                         timer = self.run.as_ref().map(|run| Box::pin(sleep_until(run.deadline)) as _);
                     }
                 }
@@ -226,12 +229,15 @@ impl Session<'_> {
                 None
             }
             Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
-            Step::Head { status, headers } => {
+            Step::Head { status, headers, until_close } => {
+                if self.shard.draining.is_closed() {
+                    self.downstream.client.set_draining();
+                }
                 // What has begun to answer is not sent again: a long stream must not hold a long prompt.
                 self.plan.body = Bytes::new();
                 self.plan.headers = Vec::new();
                 let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
-                self.downstream.begin(status, &headers, &answer);
+                self.downstream.begin((status, &headers, until_close), &answer);
                 None
             }
             Step::Body(bytes) => {

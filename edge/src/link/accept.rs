@@ -10,12 +10,12 @@ use std::{
 };
 
 use bytes::BytesMut;
-use control::input::Input;
+use control::{input::Input, limits::READY_TIMEOUT};
 use dataplane::{
     clock,
     local::Latch,
     net::{Listener, Stream},
-    relay::{Established, Link, LinkLimits, accept},
+    relay::{CloseReason, Established, Link, LinkLimits, accept},
     shard::spawn_guarded,
     time::before,
     tls::{config::HANDSHAKE_TIMEOUT, refusal::Refusal, session::Session},
@@ -44,9 +44,13 @@ pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tls: Arc<Se
     };
     let mut going_on: VecDeque<Weak<Latch>> = VecDeque::new();
     loop {
-        let stop = pin!(state.stopping.closed());
-        let accepted = pin!(listener.accept());
-        let Either::Left((stream, _)) = select(accepted, stop).await else { return };
+        let stream = {
+            let stop = pin!(state.stopping.closed());
+            let accepted = pin!(listener.accept());
+            let Either::Left((stream, _)) = select(accepted, stop).await else { return };
+            stream
+        };
+        state.metrics.accepts_exhausted.inc_by(listener.take_exhausted());
         going_on.retain(|handshake| handshake.strong_count() > 0);
         if going_on.len() >= HANDSHAKES_MAX
             && let Some(oldest) = going_on.pop_front().and_then(|handshake| handshake.upgrade())
@@ -98,6 +102,7 @@ async fn serve(state: Rc<ShardState>, established: Established) {
     let link = Link::new(session, LinkLimits::default());
     let node = Rc::new(NodeLink::new(id, name.clone(), link.handle(), Rc::clone(&state)));
     let entry = Entry::enter(Rc::clone(&node));
+    spawn_guarded(await_registration(Rc::clone(&node)));
     tracing::info!(%peer, node = %name, connection = id.0, "node link up");
     let handle = link.handle();
     let reason = link.run(stream, early, &mut Router::new(node)).await;
@@ -105,6 +110,14 @@ async fn serve(state: Rc<ShardState>, established: Established) {
     state.metrics.link_closed(reason);
     tracing::info!(node = %name, connection = id.0, %reason, "node link closed");
     drop(entry);
+}
+
+/// Closes a link that does not register in the time in which a registered one must be ready.
+async fn await_registration(node: Rc<NodeLink>) {
+    let until = clock::now() + READY_TIMEOUT;
+    if before(until, node.handle.ended()).await.is_none() && !node.registered.get() {
+        node.close(CloseReason::ReadyTimeout);
+    }
 }
 
 /// Tells an unknown Node that it is not wanted: it will come back, in case the configuration has changed.

@@ -18,8 +18,9 @@ const COPIED_BYTES: usize = 16 * 1024;
 /// Statuses that end the wait for a response (RFC 9110 section 15).
 const FINAL_STATUS: std::ops::Range<u16> = 200..600;
 
-/// Registrations that may be refused on one connection before it is closed: each costs a round trip through control.
-const REFUSED_REGISTRATIONS_MAX: u32 = 8;
+/// Registrations and readies of one connection, each a round trip through control, before it is closed. A proper Node
+/// needs one of each.
+const ASKED_MAX: u32 = 16;
 
 /// The link's handler on its shard.
 pub(super) struct Router {
@@ -38,6 +39,9 @@ impl Router {
     fn control_message(&mut self, message: Message) {
         let connection = self.link.id;
         match message {
+            Message::NodeReadyRequest(_) | Message::RegisterRequest(_) if self.asks_too_often() => {
+                self.link.close(CloseReason::ProtocolError);
+            }
             Message::RegisterRequest(request) => self.register(&request),
             Message::NodeReadyRequest(request) => {
                 // As with a registration: the answer must find its way even to one that never registered (REG-7).
@@ -61,13 +65,15 @@ impl Router {
         }
     }
 
+    /// Counts what costs a round trip through control.
+    fn asks_too_often(&self) -> bool {
+        let asked = self.link.asked.get() + 1;
+        self.link.asked.set(asked);
+        asked > ASKED_MAX
+    }
+
     fn register(&self, request: &RegisterRequest) {
         let state = &self.link.state;
-        let asked = self.link.registrations.get();
-        self.link.registrations.set(asked + 1);
-        if asked > REFUSED_REGISTRATIONS_MAX {
-            return self.link.close(CloseReason::ProtocolError);
-        }
         let token_ok =
             state.settings.node(request.node_id.as_str()).is_some_and(|node| node.token_ok(&request.token));
         let input = Input::Register {
@@ -98,7 +104,9 @@ impl Router {
         };
         let connection = self.link.id;
         let frame = match kind {
-            TunnelFrameKind::ResponseStart { status, headers } => Frame::Start { status, headers },
+            TunnelFrameKind::ResponseStart { status, headers, until_close } => {
+                Frame::Start { status, headers, until_close }
+            }
             TunnelFrameKind::Body(bytes) => Frame::Body(unpinned(bytes)),
             TunnelFrameKind::Usage(_) => return,
             TunnelFrameKind::End => {

@@ -64,7 +64,7 @@ pub struct NodeLink {
     handle: LinkHandle,
     streams: RefCell<Streams>,
     registered: Cell<bool>,
-    registrations: Cell<u32>,
+    asked: Cell<u32>,
     state: Rc<ShardState>,
 }
 
@@ -76,7 +76,7 @@ impl NodeLink {
             handle,
             streams: RefCell::default(),
             registered: Cell::new(false),
-            registrations: Cell::new(0),
+            asked: Cell::new(0),
             state,
         }
     }

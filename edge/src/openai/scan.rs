@@ -27,7 +27,13 @@ pub enum ScanError {
     /// Not JSON.
     #[error("the body is not valid JSON: {0}")]
     Syntax(String),
-    /// A member is missing or of the wrong type.
+    /// A member is missing.
+    #[error("`{param}` is missing")]
+    Missing {
+        /// Its name.
+        param: &'static str,
+    },
+    /// A member is of the wrong type.
     #[error("{message}")]
     Member {
         /// Its name.
@@ -58,7 +64,7 @@ pub fn chat(body: &[u8]) -> Result<ChatScan, ScanError> {
     }
     let members: Members<'_> = serde_json::from_slice(body).map_err(|e| ScanError::Syntax(e.to_string()))?;
     let wrong = |param, message| ScanError::Member { param, message };
-    let raw = members.model.ok_or(wrong("model", "you must provide a model parameter"))?.get();
+    let raw = members.model.ok_or(ScanError::Missing { param: "model" })?.get();
     let model: String = serde_json::from_str(raw).map_err(|_| wrong("model", "model must be a string"))?;
     if model.is_empty() {
         return Err(wrong("model", "model must not be empty"));
@@ -139,7 +145,7 @@ mod tests {
     #[test]
     fn bad_bodies_are_refused_with_the_member_that_is_wrong() {
         let param = |body: &str| match chat(body.as_bytes()) {
-            Err(ScanError::Member { param, .. }) => param,
+            Err(ScanError::Member { param, .. } | ScanError::Missing { param }) => param,
             Err(ScanError::Syntax(_)) => "syntax",
             Ok(_) => "ok",
         };

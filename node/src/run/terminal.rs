@@ -65,8 +65,8 @@ impl Terminal {
     ///
     /// # Errors
     /// [`Failed`] when the stream is gone.
-    pub fn start(&self, status: u16, headers: Vec<Header>) -> Result<(), Failed> {
-        self.queue(TunnelFrameKind::ResponseStart { status, headers })
+    pub fn start(&self, status: u16, headers: Vec<Header>, until_close: bool) -> Result<(), Failed> {
+        self.queue(TunnelFrameKind::ResponseStart { status, headers, until_close })
     }
 
     /// Sends body bytes, at most [`Terminal::sendable`] of them.

@@ -272,7 +272,7 @@ impl Edge {
             let frame = self.frame();
             assert_eq!(frame.stream, stream, "a frame of another stream");
             match frame.kind {
-                TunnelFrameKind::ResponseStart { status, headers } => {
+                TunnelFrameKind::ResponseStart { status, headers, .. } => {
                     (response.status, response.headers) = (status, headers);
                 }
                 TunnelFrameKind::Body(body) => {

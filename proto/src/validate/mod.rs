@@ -233,7 +233,7 @@ fn run_event(message: &RunEvent) -> Check {
 fn tunnel_frame(message: &TunnelFrame) -> Check {
     stream(message.stream)?;
     match &message.kind {
-        TunnelFrameKind::ResponseStart { status: code, headers: fields } => {
+        TunnelFrameKind::ResponseStart { status: code, headers: fields, .. } => {
             status(u32::from(*code))?;
             headers(fields)
         }

@@ -219,5 +219,5 @@ impl FakeNode {
 pub fn start(content_type: &'static str) -> TunnelFrameKind {
     let headers =
         vec![Header { name: "content-type".to_owned(), value: Bytes::from_static(content_type.as_bytes()) }];
-    TunnelFrameKind::ResponseStart { status: 200, headers }
+    TunnelFrameKind::ResponseStart { status: 200, headers, until_close: false }
 }

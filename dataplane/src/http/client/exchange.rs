@@ -98,6 +98,12 @@ impl Exchange {
         }
     }
 
+    /// Whether the body ends with the connection, so that its end proves nothing (RFC 9112 section 8).
+    #[must_use]
+    pub fn is_until_close(&self) -> bool {
+        self.decoder.is_until_close()
+    }
+
     /// Whether the body has come to its proper end.
     #[must_use]
     pub fn is_complete(&self) -> bool {

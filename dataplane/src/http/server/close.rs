@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::Connection;
+use super::{Connection, response::Writing};
 use crate::{clock, time::before};
 
 /// Bytes thrown away at a time.
@@ -12,9 +12,10 @@ impl Connection {
     /// Ends the connection: what is pending is written, then FIN. Where unread input is to be expected it is thrown away for
     /// a while, because closing over it would reset the connection and take the answer from the client.
     ///
-    /// A body that was not finished lacks its end then, which the client can tell.
+    /// A body that was not finished lacks its end then, which the client can tell; one that nothing but the end of the
+    /// connection ends is reset instead.
     pub async fn close(mut self) {
-        if self.flush().await.is_err() {
+        if self.flush().await.is_err() || self.writing == Writing::UntilClose {
             self.stream.reset_on_close();
             return;
         }

@@ -25,6 +25,8 @@ pub enum ResponseBody {
     Length(u64),
     /// Not known: chunked, or up to the close for an HTTP/1.0 client.
     Chunked,
+    /// Not known, and nothing but the end of the connection may end it (RFC 9112 section 6.3).
+    UntilClose,
     /// No body.
     None,
 }
@@ -56,11 +58,12 @@ impl Connection {
             _ if bodiless => (Framing::None, Writing::Discarded),
             ResponseBody::None => (Framing::Length(0), Writing::Length(0)),
             ResponseBody::Length(length) => (Framing::Length(length), Writing::Length(length)),
+            ResponseBody::UntilClose => (Framing::None, Writing::UntilClose),
             ResponseBody::Chunked if self.asked_http10 => (Framing::None, Writing::UntilClose),
             ResponseBody::Chunked => (Framing::Chunked, Writing::Chunked),
         };
         self.writing = if self.asked_head { Writing::Discarded } else { writing };
-        self.persist &= !self.draining;
+        self.persist &= !self.draining && self.writing != Writing::UntilClose;
         let close = !self.persist;
         let date = head.headers.get("date").is_none().then(date::now);
         let date = date.as_ref().map(|date| ("date", date.as_slice()));
@@ -110,11 +113,6 @@ impl Connection {
     /// Bytes that wait for a flush.
     pub fn pending(&self) -> usize {
         self.out.len()
-    }
-
-    /// Whether the connection ends after the current response.
-    pub fn will_close(&self) -> bool {
-        self.draining || !self.persist
     }
 
     /// Writes all output. Drive it to its end: dropped, the output is lost and the connection of no use.

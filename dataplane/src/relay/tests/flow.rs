@@ -137,7 +137,7 @@ fn a_peer_over_its_credit_loses_that_run_and_no_other() {
     pair.open(1, 100);
     pair.open(2, 100);
     let raw = |stream, sequence, kind| Message::TunnelFrame(TunnelFrame { stream, sequence, kind });
-    let begin = || TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new() };
+    let begin = || TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new(), until_close: false };
     let data = |len: usize| TunnelFrameKind::Body(Bytes::from(vec![0; len]));
     for message in
         [raw(1, 0, begin()), raw(1, 1, data(60)), raw(1, 2, data(41)), raw(1, 3, data(1)), raw(2, 0, begin())]
@@ -171,7 +171,7 @@ fn a_frame_out_of_order_is_reported_and_never_passed_on() {
     let mut pair = Pair::new();
     pair.open(1, 100);
     let raw = |sequence, kind| Message::TunnelFrame(TunnelFrame { stream: 1, sequence, kind });
-    let begin = TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new() };
+    let begin = TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new(), until_close: false };
     for message in [raw(0, begin), raw(2, TunnelFrameKind::End), raw(1, TunnelFrameKind::End)] {
         pair.edge.receive(pair.now, message).unwrap();
     }

@@ -132,7 +132,7 @@ pub(super) fn payload(message: &Message) -> &[u8] {
 }
 
 pub(super) fn start(stream: StreamNo) -> Message {
-    frame(stream, TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new() })
+    frame(stream, TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new(), until_close: false })
 }
 
 pub(super) fn body(stream: StreamNo, bytes: impl Into<Bytes>) -> Message {

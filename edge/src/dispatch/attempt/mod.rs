@@ -26,7 +26,7 @@ pub(super) enum Step {
     /// Refuse the client.
     Refused(Refusal),
     /// The provider's status and headers.
-    Head { status: u16, headers: Vec<Header> },
+    Head { status: u16, headers: Vec<Header>, until_close: bool },
     /// Pass these bytes on.
     Body(Bytes),
     /// The response is complete.
@@ -166,7 +166,7 @@ impl Attempt {
         }
         running.next_sequence = sequence.saturating_add(1);
         match frame {
-            Frame::Start { status, headers } => Step::Head { status, headers },
+            Frame::Start { status, headers, until_close } => Step::Head { status, headers, until_close },
             Frame::Body(bytes) => Step::Body(bytes),
             Frame::End => self.end(Step::Complete),
             Frame::Violation => self.end(Step::Failed(Cause::Violation)),

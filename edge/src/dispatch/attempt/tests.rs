@@ -57,7 +57,7 @@ fn a_run_passes_its_frames_and_returns_its_lease_at_the_end() {
     let mut w = World::new();
     assert!(matches!(w.grant(1, true), Step::Dispatch(_)));
     assert!(matches!(
-        w.frame(1, 0, Frame::Start { status: 200, headers: vec![] }),
+        w.frame(1, 0, Frame::Start { status: 200, headers: vec![], until_close: false }),
         Step::Head { status: 200, .. }
     ));
     assert!(matches!(w.frame(1, 1, Frame::Body(Bytes::from_static(b"x"))), Step::Body(b) if b == "x"));
@@ -72,7 +72,10 @@ fn a_failure_waits_for_the_body_bytes_before_it() {
     let mut w = World::new();
     w.grant(1, true);
     assert!(matches!(w.fail(1, 2), Step::Nothing));
-    assert!(matches!(w.frame(1, 0, Frame::Start { status: 200, headers: vec![] }), Step::Head { .. }));
+    assert!(matches!(
+        w.frame(1, 0, Frame::Start { status: 200, headers: vec![], until_close: false }),
+        Step::Head { .. }
+    ));
     assert!(w.attempt.poll().is_none());
     assert!(matches!(w.frame(1, 1, Frame::Body(Bytes::from_static(b"x"))), Step::Body(_)));
     assert!(matches!(w.attempt.poll(), Some(Step::Failed(Cause::Execution(_)))));

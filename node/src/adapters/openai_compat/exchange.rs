@@ -56,7 +56,8 @@ pub async fn exchange(
     if exchange.retried {
         provider.metrics.provider_retries.inc();
     }
-    terminal.start(exchange.head.status, fields::response_fields(&exchange.head.headers))?;
+    let headers = fields::response_fields(&exchange.head.headers);
+    terminal.start(exchange.head.status, headers, exchange.is_until_close())?;
     loop {
         // What the Edge does not take yet stays with the provider.
         has_credit(terminal, credit).await;

@@ -189,7 +189,8 @@ fn tunnel_frame(wire: wire::ProviderTunnelFrame) -> Result<TunnelFrame, FieldErr
     use provider_tunnel_frame::Kind;
     let kind = match Kind::try_from(wire.kind) {
         Ok(Kind::ResponseStart) => {
-            TunnelFrameKind::ResponseStart { status: status(wire.status)?, headers: headers(wire.headers) }
+            let (status, headers) = (status(wire.status)?, headers(wire.headers));
+            TunnelFrameKind::ResponseStart { status, headers, until_close: wire.until_close }
         }
         Ok(Kind::Body) => TunnelFrameKind::Body(wire.body),
         Ok(Kind::Usage) => TunnelFrameKind::Usage(usage(wire.usage.unwrap_or_default())),

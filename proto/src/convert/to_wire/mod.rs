@@ -197,7 +197,8 @@ fn tunnel_frame(message: &TunnelFrame) -> wire::ProviderTunnelFrame {
         ..Default::default()
     };
     let kind = match &message.kind {
-        TunnelFrameKind::ResponseStart { status, headers: fields } => {
+        TunnelFrameKind::ResponseStart { status, headers: fields, until_close } => {
+            wire.until_close = *until_close;
             wire.status = u32::from(*status);
             wire.headers = headers(fields);
             Kind::ResponseStart
