@@ -139,7 +139,7 @@ impl ControlLoop {
                 }
                 self.machine.handle(now(), input);
             }
-            ToControl::Register { shard, input } => {
+            ToControl::FromLink { shard, input } => {
                 if let Input::Register { connection, .. } | Input::Ready { connection, .. } = &input {
                     self.connections.insert(*connection, shard);
                 }

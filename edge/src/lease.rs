@@ -59,20 +59,15 @@ impl Claim {
         self.0.compare_exchange(OPEN, SENT, SeqCst, SeqCst).is_ok()
     }
 
-    /// It could not be sent after all.
+    /// What was claimed could not be sent after all. A revocation stays.
     pub fn unsend(&self) {
-        self.0.store(OPEN, SeqCst);
+        let _claimed = self.0.compare_exchange(SENT, OPEN, SeqCst, SeqCst);
     }
 
     /// The request's shard forbids it; `false` when it was sent already.
     #[must_use]
     pub fn revoke(&self) -> bool {
         self.0.compare_exchange(OPEN, REVOKED, SeqCst, SeqCst).is_ok() || self.0.load(SeqCst) == REVOKED
-    }
-
-    /// Whether it was sent.
-    pub fn is_sent(&self) -> bool {
-        self.0.load(SeqCst) == SENT
     }
 }
 
@@ -121,9 +116,13 @@ mod tests {
     #[test]
     fn a_request_is_either_sent_or_revoked() {
         let sent = Claim::default();
-        assert!(sent.send() && !sent.send() && !sent.revoke() && sent.is_sent());
+        assert!(sent.send() && !sent.send() && !sent.revoke());
+        sent.unsend();
+        assert!(sent.revoke(), "it was not sent after all");
         let revoked = Claim::default();
-        assert!(revoked.revoke() && revoked.revoke() && !revoked.send() && !revoked.is_sent());
+        assert!(revoked.revoke() && revoked.revoke() && !revoked.send());
+        revoked.unsend();
+        assert!(!revoked.send(), "a revocation stays");
         let (bell, _inbox) = dataplane::mailbox::for_thread(4);
         let lease = Lease::new(LeaseId(1), &Arc::new(Returns::new(8, bell)));
         let claim = lease.claim().clone();

@@ -17,7 +17,7 @@ pub enum ToControl {
     /// Passed to the machine as it is.
     Input(Input),
     /// A connection's registration, or its word that it is ready; this and later answers about the connection go to `shard`.
-    Register {
+    FromLink {
         /// Shard that owns the connection.
         shard: usize,
         /// [`Input::Register`] or [`Input::Ready`].

@@ -150,6 +150,9 @@ fn a_provider_that_cannot_be_reached_is_a_502() -> anyhow::Result<()> {
         assert_eq!(answer.header("x-iop-provider"), Some("p1"));
     }
     assert_eq!(bench.outcomes("upstream_connect")?, 2.0);
+    let log = bench.node.text();
+    let warned = log.lines().filter(|line| line.contains("provider failed") && line.contains("127.0.0.1:"));
+    assert_eq!(warned.count(), 1, "told with its address, and not for each request: {log}");
     Ok(())
 }
 

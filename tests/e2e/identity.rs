@@ -204,3 +204,12 @@ fn mute_connections_to_the_node_port_keep_no_node_out() -> anyhow::Result<()> {
     assert_eq!(mute.len(), 600);
     Ok(())
 }
+
+#[test]
+fn a_node_that_is_not_configured_is_told_so() -> anyhow::Result<()> {
+    let site = site()?;
+    let edge = edge_of(&site)?;
+    let mut node = site.node_unready("stranger", &edge.node)?;
+    node.wait_for("not_configured")?;
+    Ok(())
+}

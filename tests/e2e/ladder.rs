@@ -56,24 +56,23 @@ fn lock_no_memory() -> io::Result<()> {
     }
 }
 
-#[test]
-fn an_edge_that_may_make_no_ring_serves_on_epoll() -> anyhow::Result<()> {
+fn serves_on_epoll(before: fn() -> io::Result<()>) -> anyhow::Result<()> {
     if is_matrix_only() {
         return Ok(());
     }
-    let log = log_of(&site()?, refuse_rings)?;
+    let log = log_of(&site()?, before)?;
     assert!(log.contains("io_uring refused, using epoll") && log.contains("driver=\"epoll\""), "{log}");
     Ok(())
 }
 
 #[test]
+fn an_edge_that_may_make_no_ring_serves_on_epoll() -> anyhow::Result<()> {
+    serves_on_epoll(refuse_rings)
+}
+
+#[test]
 fn an_edge_without_memory_for_a_ring_serves_on_epoll() -> anyhow::Result<()> {
-    if is_matrix_only() {
-        return Ok(());
-    }
-    let log = log_of(&site()?, lock_no_memory)?;
-    assert!(log.contains("io_uring refused, using epoll") && log.contains("driver=\"epoll\""), "{log}");
-    Ok(())
+    serves_on_epoll(lock_no_memory)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use iop_tests::{
-    ProviderYaml,
+    Edge, Process, ProviderYaml, Site,
     http::{self, Raw},
 };
 use proto::message::{ErrorKind, ExecutionError, Message, TunnelFrameKind};
@@ -137,6 +137,13 @@ fn a_node_that_is_told_to_stop_finishes_what_runs_and_exits_0() -> anyhow::Resul
     eventually(SOON, "the edge knows", || Ok(node_status(&bench.edge)?["connected"] == false))
 }
 
+/// A Node that dials again and again, once it is ready.
+fn ready(site: &Site, name: &str, edge: &Edge) -> anyhow::Result<Process> {
+    let mut node = site.node_with(name, &edge.node, RETRY)?;
+    node.wait_for("node ready")?;
+    Ok(node)
+}
+
 // req: POL-2, WIR-1
 #[test]
 fn two_nodes_share_the_work_and_the_one_that_is_left_does_it_all() -> anyhow::Result<()> {
@@ -148,12 +155,7 @@ fn two_nodes_share_the_work_and_the_one_that_is_left_does_it_all() -> anyhow::Re
         config = config.with(ProviderYaml::new(&id, &node, &provider.base_url(), MODEL));
     }
     let edge = site.edge(&config)?;
-    let mut nodes = Vec::new();
-    for name in ["box0", "box1"] {
-        let mut node = site.node_with(name, &edge.node, RETRY)?;
-        node.wait_for("node ready")?;
-        nodes.push(node);
-    }
+    let mut nodes = [ready(&site, "box0", &edge)?, ready(&site, "box1", &edge)?];
     let chat = |script: &str| -> anyhow::Result<Raw> {
         let mut client = Raw::connect(&edge.http)?;
         client.send(http::chat_request(site.token(), &http::chat_body(MODEL, true, script)))?;
@@ -188,12 +190,7 @@ fn a_node_that_is_told_to_stop_leaves_new_requests_to_the_other_one() -> anyhow:
             ..ProviderYaml::new(id, node, &provider.base_url(), MODEL)
         };
         let mut edge = site.edge(&yaml().with(on("p0", "box0")).with(on("p1", "box1")))?;
-        let mut nodes = Vec::new();
-        for name in ["box0", "box1"] {
-            let mut node = site.node_with(name, &edge.node, RETRY)?;
-            node.wait_for("node ready")?;
-            nodes.push(node);
-        }
+        let mut nodes = [ready(&site, "box0", &edge)?, ready(&site, "box1", &edge)?];
         let chat = |script: &str| -> anyhow::Result<Raw> {
             let mut client = Raw::connect(&edge.http)?;
             client.send(http::chat_request(site.token(), &http::chat_body(MODEL, true, script)))?;
@@ -294,12 +291,7 @@ fn nodes_are_restarted_one_after_the_other_under_load_without_a_failed_request()
     let provider = site.provider(&[])?;
     let on = |id: &str, node: &str| ProviderYaml::new(id, node, &provider.base_url(), MODEL);
     let edge = site.edge(&yaml().with(on("p0", "box0")).with(on("p1", "box1")))?;
-    let ready = |name: &str| -> anyhow::Result<_> {
-        let mut node = site.node_with(name, &edge.node, RETRY)?;
-        node.wait_for("node ready")?;
-        Ok(node)
-    };
-    let mut nodes = [ready("box0")?, ready("box1")?];
+    let mut nodes = [ready(&site, "box0", &edge)?, ready(&site, "box1", &edge)?];
     let over = AtomicBool::new(false);
     let (address, token) = (edge.http.as_str(), site.token());
     let answers = std::thread::scope(|scope| -> anyhow::Result<_> {
@@ -322,7 +314,7 @@ fn nodes_are_restarted_one_after_the_other_under_load_without_a_failed_request()
                     if round % 2 == 0 { ("box0", &mut nodes[0]) } else { ("box1", &mut nodes[1]) };
                 node.signal(libc::SIGTERM);
                 assert_eq!(node.wait_exit(RECONNECT)?, 0);
-                *node = ready(name)?;
+                *node = ready(&site, name, &edge)?;
             }
             Ok(())
         };

@@ -1,8 +1,13 @@
 //! One who does not read slows nobody else and fills no memory.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::TcpStream,
+    time::{Duration, Instant},
+};
 
-use crate::support::Bench;
+use iop_tests::{Process, site::path};
+
+use crate::support::{Bench, NODE, SOON, eventually, metric, provider_at, site, yaml};
 
 /// Resident memory of a process in KiB.
 fn resident_kib(pid: u32) -> anyhow::Result<u64> {
@@ -50,4 +55,33 @@ fn a_client_that_starts_to_read_late_gets_every_byte() -> anyhow::Result<()> {
     assert!(answer.whole);
     assert_eq!(answer.header("x-body-sha256"), Some(&*crate::support::sha256(&answer.body)));
     bench.settles()
+}
+
+#[test]
+fn clients_over_the_bound_are_closed_and_nodes_and_operators_still_come_in() -> anyhow::Result<()> {
+    const FILES: u64 = 200;
+    let site = site()?;
+    let config = site.configure(&yaml().with(provider_at("http://127.0.0.1:9/v1")))?;
+    let mut command = std::process::Command::new(site.program("iop-edge"));
+    command.args(["serve", "--config", path(&config)?]);
+    let limit = || {
+        let limit = libc::rlimit { rlim_cur: FILES, rlim_max: FILES };
+        // SAFETY: plain system call.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes one system call on memory of its own.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, limit) };
+    let mut process = Process::spawn("edge", &mut command, site.dir())?;
+    process.wait_for("edge serving")?;
+    let edge = site.running(process)?;
+    let clients: Vec<_> = (0..FILES).map(|_| TcpStream::connect(&edge.http)).collect::<Result<_, _>>()?;
+    let refused = "iop_edge_client_connections_refused_total";
+    eventually(SOON, refused, || Ok(metric(&edge, refused)? >= (FILES / 4) as f64))?;
+    let _node = site.node(NODE, &edge)?;
+    assert_eq!(clients.len() as u64, FILES);
+    assert_eq!(metric(&edge, "iop_edge_accepts_exhausted_total")?, 0.0, "it never came to that");
+    Ok(())
 }

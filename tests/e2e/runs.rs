@@ -7,9 +7,9 @@ use iop_tests::http::{self, Raw};
 use proto::message::{Credit, ErrorKind, ExecutionError, Message, TunnelFrameKind};
 
 use crate::support::{
-    MODEL, NODE, SOON, assert_broken_stream, assert_error, eventually,
-    fake_node::{FakeNode, SSE, ask, edge_of, start, still_serves},
-    metric, node_status, site,
+    MODEL, SOON, assert_broken_stream, assert_error, eventually,
+    fake_node::{FakeNode, SSE, ask, stage, start, still_serves},
+    metric, node_status,
 };
 
 fn data(text: &'static str) -> TunnelFrameKind {
@@ -23,9 +23,7 @@ fn error(kind: ErrorKind) -> TunnelFrameKind {
 // req: TUN-2
 #[test]
 fn a_gap_in_the_frames_ends_that_run_as_a_protocol_error_and_no_other() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     // Before the response has begun there is a status for it.
     for broken in [start(SSE), data("x"), TunnelFrameKind::End] {
         let mut client = ask(&site, &edge, true)?;
@@ -58,9 +56,7 @@ fn a_gap_in_the_frames_ends_that_run_as_a_protocol_error_and_no_other() -> anyho
 // req: TUN-2
 #[test]
 fn a_frame_after_the_terminal_reaches_nobody() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let mut client = ask(&site, &edge, false)?;
     let stream = node.request()?.stream;
     node.answer(stream, "{}")?;
@@ -77,9 +73,7 @@ fn a_frame_after_the_terminal_reaches_nobody() -> anyhow::Result<()> {
 // req: WIR-6
 #[test]
 fn an_upload_stops_at_the_window_of_a_node_that_grants_nothing_and_holds_up_nobody() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let mut body = http::chat_body(MODEL, false, "");
     body["messages"][0]["content"] = "x".repeat(3_000_000).into();
     let mut client = Raw::connect(&edge.http)?;
@@ -120,9 +114,7 @@ fn an_upload_stops_at_the_window_of_a_node_that_grants_nothing_and_holds_up_nobo
 // req: WIR-6
 #[test]
 fn a_node_that_ignores_its_credit_loses_that_run_and_no_other() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     // This client reads nothing, so that nothing is granted once the sockets are full.
     let mut client = ask(&site, &edge, true)?;
     let stream = node.request()?.stream;
@@ -152,9 +144,7 @@ fn a_node_that_ignores_its_credit_loses_that_run_and_no_other() -> anyhow::Resul
 // req: TUN-4, WIR-10, CAN-1
 #[test]
 fn a_client_that_leaves_is_a_cancel_for_the_number_of_its_run() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let (stays, leaves) = (ask(&site, &edge, false)?, ask(&site, &edge, true)?);
     let (first, second) = (node.request()?, node.request()?);
     assert!(first.stream >= 1 && second.stream > first.stream, "numbers rise");
@@ -176,9 +166,7 @@ fn a_client_that_leaves_is_a_cancel_for_the_number_of_its_run() -> anyhow::Resul
 // req: TUN-1, TUN-6
 #[test]
 fn a_tunnel_request_carries_what_the_node_needs_and_no_more() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let _client = ask(&site, &edge, true)?;
     let request = node.request()?;
     assert_eq!((&*request.adapter, &*request.target), ("p1-adapter", MODEL));
@@ -198,9 +186,7 @@ fn a_tunnel_request_carries_what_the_node_needs_and_no_more() -> anyhow::Result<
 // req: API-1
 #[test]
 fn a_failure_inside_an_event_breaks_the_stream_off_without_a_second_one() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let mut client = ask(&site, &edge, true)?;
     let stream = node.request()?.stream;
     node.frame(stream, 0, start(SSE))?;
@@ -228,9 +214,7 @@ fn a_failure_inside_an_event_breaks_the_stream_off_without_a_second_one() -> any
 // req: TUN-2, TUN-8
 #[test]
 fn every_kind_of_error_that_a_node_reports_has_its_status_and_code() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     for (kind, status, code) in [
         (ErrorKind::Connect, 502, Some("upstream_error")),
         (ErrorKind::UpstreamProtocol, 502, Some("upstream_error")),
@@ -267,9 +251,7 @@ fn every_kind_of_error_that_a_node_reports_has_its_status_and_code() -> anyhow::
 // req: GAT-2
 #[test]
 fn a_busy_node_is_asked_once_more_and_then_the_client_is_told() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let mut client = ask(&site, &edge, false)?;
     let first = node.request()?;
     node.frame(first.stream, 0, error(ErrorKind::Busy))?;
@@ -292,9 +274,7 @@ fn a_busy_node_is_asked_once_more_and_then_the_client_is_told() -> anyhow::Resul
 
 #[test]
 fn an_interim_status_from_a_node_is_no_answer() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     for status in [100, 101, 199, 600] {
         let mut client = ask(&site, &edge, false)?;
         let stream = node.request()?.stream;
@@ -315,9 +295,7 @@ fn an_interim_status_from_a_node_is_no_answer() -> anyhow::Result<()> {
 // req: GAT-2
 #[test]
 fn a_node_that_calls_itself_busy_after_it_began_to_answer_is_not_believed() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     let mut client = ask(&site, &edge, true)?;
     let stream = node.request()?.stream;
     node.frame(stream, 0, start(SSE))?;

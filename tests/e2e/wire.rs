@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iop_tests::{Edge, ProviderYaml, http};
-use proto::message::{Message, RegisterResponse, TunnelFrameKind};
+use proto::message::{Message, NodeReadyRequest, RegisterResponse, TunnelFrameKind};
 
 use crate::support::{
     NODE, SOON, assert_broken_stream, eventually,
-    fake_node::{FakeNode, SSE, ask, edge_of, start, still_serves},
+    fake_node::{FakeNode, SSE, ask, edge_of, stage, start, still_serves},
     metric, node_status, provider_at, site, yaml,
 };
 
@@ -22,9 +22,7 @@ fn closed_for(edge: &Edge, reason: &str) -> anyhow::Result<()> {
 // req: WIR-2
 #[test]
 fn a_frame_over_the_bound_closes_the_connection_before_its_bytes_come() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     // Only the length: 8 MiB and one byte.
     node.send_raw(&(8 * 1024 * 1024 + 1_u32).to_be_bytes())?;
     assert_eq!(node.wait_closed()?.as_deref(), Some("frame_too_large"));
@@ -139,9 +137,7 @@ fn a_pending_node_is_sent_nothing_and_shown_nowhere_until_it_is_ready() -> anyho
 // req: REG-6
 #[test]
 fn ready_said_twice_is_true_twice_and_happens_once() -> anyhow::Result<()> {
-    let site = site()?;
-    let edge = edge_of(&site)?;
-    let mut node = FakeNode::ready(&site, &edge, NODE)?;
+    let (site, edge, mut node) = stage()?;
     for _ in 0..3 {
         assert!(node.ask_ready(NODE)?.ready);
     }
@@ -175,4 +171,18 @@ fn a_superseded_connection_is_told_so_and_its_late_words_change_nothing() -> any
     assert!(new.ask_ready(NODE)?.ready);
     still_serves(&site, &edge, &mut new)?;
     closed_for(&edge, "superseded")
+}
+
+#[test]
+fn a_node_that_says_ready_without_end_is_cut_off() -> anyhow::Result<()> {
+    let (_site, edge, mut node) = stage()?;
+    let again = Message::NodeReadyRequest(NodeReadyRequest { node_id: NODE.parse()? });
+    for _ in 0..40 {
+        if node.send(&again).is_err() {
+            break;
+        }
+    }
+    node.wait_closed()?;
+    let series = "iop_edge_node_link_closed_total{reason=\"protocol_error\"}";
+    eventually(SOON, series, || Ok(metric(&edge, series)? == 1.0))
 }

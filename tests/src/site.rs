@@ -123,6 +123,14 @@ impl Site {
     pub fn edge_on(&self, config: &Path) -> anyhow::Result<Edge> {
         let mut process = self.start("edge", "iop-edge", &["serve", "--config", path(config)?])?;
         process.wait_for("edge serving")?;
+        self.running(process)
+    }
+
+    /// Where an Edge that serves listens.
+    ///
+    /// # Errors
+    /// Its log does not say.
+    pub fn running(&self, process: Process) -> anyhow::Result<Edge> {
         let (http, node, ops) = (
             bound(&process, "listen.http")?,
             bound(&process, "listen.node")?,

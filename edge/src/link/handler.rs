@@ -47,7 +47,7 @@ impl Router {
                 // As with a registration: the answer must find its way even to one that never registered (REG-7).
                 let state = &self.link.state;
                 let input = Input::Ready { connection, claimed: request.node_id.as_str().into() };
-                state.tell_control(ToControl::Register { shard: state.index, input });
+                state.tell_control(ToControl::FromLink { shard: state.index, input });
             }
             Message::NodeDraining => {
                 if !std::mem::replace(&mut self.draining, true) {
@@ -83,7 +83,7 @@ impl Router {
             token_ok,
         };
         tracing::debug!(node = %self.link.name, version = request.agent_version, "node registers");
-        state.tell_control(ToControl::Register { shard: state.index, input });
+        state.tell_control(ToControl::FromLink { shard: state.index, input });
     }
 
     fn tunnel_frame(&mut self, stream: StreamNo, kind: TunnelFrameKind, cost: usize) {

@@ -26,7 +26,7 @@ use rustls_pki_types::ServerName;
 use super::{
     MODEL, NODE,
     certs::{self, Identity},
-    provider_at, yaml,
+    provider_at, site, yaml,
 };
 
 /// How long a message may take to come.
@@ -42,6 +42,14 @@ pub const SSE: &str = "text/event-stream";
 /// An Edge with one Node and one provider, which nobody will call.
 pub fn edge_of(site: &Site) -> anyhow::Result<Edge> {
     site.edge(&yaml().with(provider_at("http://127.0.0.1:9/v1")))
+}
+
+/// A site whose Edge has one Node, a scripted one that is ready.
+pub fn stage() -> anyhow::Result<(Site, Edge, FakeNode)> {
+    let site = site()?;
+    let edge = edge_of(&site)?;
+    let node = FakeNode::ready(&site, &edge, NODE)?;
+    Ok((site, edge, node))
 }
 
 /// A client that has asked for a completion.
