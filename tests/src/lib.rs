@@ -2,6 +2,7 @@
 //!
 //! It shares no code with the product: it knows the command lines, the files and the log lines that people see.
 
+pub mod bench;
 pub mod config;
 pub mod http;
 pub mod kernel;

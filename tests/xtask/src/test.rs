@@ -40,7 +40,38 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         if !first {
             env.push(("IOP_TEST_MATRIX_ONLY", "1"));
         }
-        cmd::run_with("cargo", &["test", "-p", "iop-tests"], &env)?;
+        cmd::run_with(
+            "cargo",
+            &["test", "-p", "iop-tests", "--lib", "--test", "architecture", "--test", "e2e"],
+            &env,
+        )?;
     }
-    Ok(())
+    under_fault(ring)
+}
+
+/// Rows of the fault suite: shards of the Edge, driver.
+const FAULT_ROWS: [(&str, &str); 2] = [("1", "io_uring"), ("2", "epoll")];
+
+/// The suites that need programs with hooks and near a release's speed.
+fn under_fault(ring: bool) -> anyhow::Result<()> {
+    cmd::run(
+        "cargo",
+        &[
+            "build",
+            "--profile=fault",
+            "-p=iop-edge",
+            "-p=iop-node",
+            "-p=iop-perf",
+            "--features=iop-edge/test-hooks,iop-node/test-hooks",
+        ],
+    )?;
+    let bin = cmd::target_dir().join("fault");
+    let bin = bin.to_str().context("a path that is not UTF-8")?;
+    for (shards, driver) in FAULT_ROWS.iter().filter(|(_, driver)| ring || *driver != "io_uring") {
+        let env = [("IOP_TEST_SHARDS", *shards), ("IOP_TEST_DRIVER", *driver), ("IOP_TEST_BIN", bin)];
+        cmd::run_with("cargo", &["test", "-p", "iop-tests", "--test", "fault"], &env)?;
+    }
+    // One at a time: they measure memory and pace.
+    let env = [("IOP_TEST_BIN", bin)];
+    cmd::run_with("cargo", &["test", "-p", "iop-tests", "--test", "load", "--", "--test-threads=1"], &env)
 }

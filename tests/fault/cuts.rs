@@ -1,0 +1,1 @@
+//! Cuts: a client that leaves, in whatever phase, leaves nothing behind.

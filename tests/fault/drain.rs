@@ -1,0 +1,1 @@
+//! Drain: SIGTERM under load.

@@ -1,0 +1,11 @@
+//! The product under fault: whole processes, real sockets, and what goes wrong around them.
+//!
+//! The programs are those of the `fault` profile (`IOP_TEST_BIN`), built with the `test-hooks` feature; see
+//! `cargo xtask test`. Environment as of the `e2e` suite.
+
+mod bytes;
+mod cuts;
+mod deaths;
+mod drain;
+mod limits;
+mod network;

@@ -1,0 +1,1 @@
+//! Network: links that stall, lose, throttle, half-close and reset.

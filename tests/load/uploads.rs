@@ -1,0 +1,1 @@
+//! Uploads: large request bodies beside streams.
