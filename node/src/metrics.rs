@@ -58,6 +58,10 @@ pub struct Metrics {
     runs: IntCounterVec,
     /// TCP connections to providers, idle ones too.
     pub provider_connections: IntGauge,
+    /// Reads from providers that brought something.
+    pub provider_reads: IntCounter,
+    /// Bytes that they brought, heads and framing included.
+    pub provider_read_bytes: IntCounter,
     /// Request body bytes that were sent to providers.
     pub request_bytes: IntCounter,
     /// Response body bytes that were sent to the Edge.
@@ -109,6 +113,14 @@ impl Metrics {
             provider_connections: gauge(
                 "iop_node_provider_connections",
                 "TCP connections to providers, idle ones too.",
+            )?,
+            provider_reads: counter(
+                "iop_node_provider_reads_total",
+                "Reads from providers that brought something.",
+            )?,
+            provider_read_bytes: counter(
+                "iop_node_provider_read_bytes_total",
+                "Bytes read from providers, heads and framing included.",
             )?,
             request_bytes: bytes.with_label_values(&["request"]),
             response_bytes: bytes.with_label_values(&["response"]),
@@ -183,6 +195,8 @@ mod tests {
             "iop_node_runs_total{outcome=\"completed\"} 0",
             "iop_node_runs_total{outcome=\"busy\"} 0",
             "iop_node_provider_connections 0",
+            "iop_node_provider_reads_total 0",
+            "iop_node_provider_read_bytes_total 0",
             "iop_node_stream_bytes_total{direction=\"response\"} 0",
             "iop_node_gate_busy_total 0",
         ] {

@@ -80,6 +80,8 @@ pub fn provider_at(base_url: &str) -> ProviderYaml {
 /// Edge, Node and scripted provider, ready.
 pub struct Bench {
     pub node: Process,
+    /// `host:port` of the Node's metrics.
+    pub node_ops: String,
     pub edge: Edge,
     pub provider: Provider,
     pub site: Site,
@@ -106,9 +108,8 @@ impl Bench {
         let provider = site.provider(provider_args)?;
         let yaml = edge_yaml(yaml().with(provider_yaml(provider_at(&provider.base_url()))));
         let edge = site.edge(&yaml)?;
-        let mut node = site.node_with(NODE, &edge.node, RETRY)?;
-        node.wait_for("node ready")?;
-        Ok(Self { node, edge, provider, site })
+        let (node, node_ops) = start_node(&site, NODE, &edge.node)?;
+        Ok(Self { node, node_ops, edge, provider, site })
     }
 
     /// A connection of a client.
@@ -146,6 +147,11 @@ impl Bench {
     /// The value of one of the Edge's series, 0 when it has not come up yet.
     pub fn metric(&self, series: &str) -> anyhow::Result<f64> {
         metric(&self.edge, series)
+    }
+
+    /// The value of one of the Node's series.
+    pub fn node_metric(&self, series: &str) -> anyhow::Result<f64> {
+        node_metric(&self.node_ops, series)
     }
 
     /// Requests to the chat route with this outcome.
@@ -195,6 +201,23 @@ impl Drop for Bench {
 pub fn stats(provider: &Provider) -> anyhow::Result<Value> {
     let address = provider.url.trim_start_matches("http://");
     http::get(address, "/stats", None)?.json()
+}
+
+/// Starts a Node whose metrics can be asked for, waits until it is ready, and gives it and the address of its metrics.
+pub fn start_node(site: &Site, name: &str, edge: &str) -> anyhow::Result<(Process, String)> {
+    let extra = format!("{RETRY}\nmetrics: {{ listen: \"127.0.0.1:0\" }}");
+    let mut node = site.node_with(name, edge, &extra)?;
+    node.wait_for("node ready")?;
+    let line = node.line_with("metrics listening")?.context("the Node did not log its metrics' address")?;
+    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = address.with_context(|| line.clone())?.to_owned();
+    Ok((node, address))
+}
+
+/// The value of one of the series of a Node whose metrics are served at `address`.
+pub fn node_metric(address: &str, series: &str) -> anyhow::Result<f64> {
+    let metrics = http::get(address, "/metrics", None)?;
+    http::metric(&metrics.text(), series).with_context(|| format!("no {series} in {}", metrics.text()))
 }
 
 /// The value of one of an Edge's series, 0 when it has not come up yet.

@@ -130,35 +130,79 @@ impl Raw {
     pub fn body_of(&mut self, head: String) -> anyhow::Result<Answer> {
         let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).with_context(|| head.clone())?;
         let mut answer = Answer { status, head, body: Vec::new(), whole: false };
-        if answer.header("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked")) {
-            answer.whole = self.chunked(&mut answer.body)?;
-        } else if let Some(length) = answer.header("content-length").and_then(|v| v.parse::<usize>().ok()) {
-            while self.rest.len() < length && self.fill()? > 0 {}
-            answer.whole = self.rest.len() >= length;
-            answer.body = self.rest.drain(..length.min(self.rest.len())).collect();
-        } else {
-            while self.fill()? > 0 {}
-            answer.body = std::mem::take(&mut self.rest);
-            answer.whole = true;
-        }
+        let mut body = Body::of(&answer);
+        while self.read_more(&mut body)? {}
+        answer.body = body.bytes;
+        answer.whole = body.state == BodyState::Whole;
         Ok(answer)
     }
 
-    fn chunked(&mut self, body: &mut Vec<u8>) -> anyhow::Result<bool> {
+    /// Reads until `body` has at least `length` bytes.
+    ///
+    /// # Errors
+    /// It ends before, or a read takes too long.
+    pub fn read_up_to(&mut self, body: &mut Body, length: usize) -> anyhow::Result<()> {
+        while body.bytes.len() < length {
+            let got = body.bytes.len();
+            if !self.read_more(body).with_context(|| format!("{got} of {length} bytes had come"))? {
+                bail!("the body ended after {} of {length} bytes", body.bytes.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is there of `body`, and reads once when nothing is; whether it goes on.
+    ///
+    /// # Errors
+    /// A chunk's size is none, or a read takes too long.
+    pub fn read_more(&mut self, body: &mut Body) -> anyhow::Result<bool> {
         loop {
-            let Some(end) = self.until(b"\r\n")? else { return Ok(false) };
-            let line: Vec<u8> = self.rest.drain(..end + 2).collect();
-            let size = usize::from_str_radix(std::str::from_utf8(&line)?.trim(), 16)?;
-            while self.rest.len() < size + 2 {
-                if self.fill()? == 0 {
-                    body.append(&mut self.rest);
+            match body.state {
+                BodyState::Whole | BodyState::Cut => return Ok(false),
+                BodyState::Length(0) | BodyState::LastChunk => {
+                    body.state = BodyState::Whole;
                     return Ok(false);
                 }
+                BodyState::Size => {
+                    if let Some(end) = find(&self.rest, b"\r\n") {
+                        let line: Vec<u8> = self.rest.drain(..end + 2).collect();
+                        body.state = match usize::from_str_radix(std::str::from_utf8(&line)?.trim(), 16)? {
+                            0 => BodyState::ChunkEnd(true),
+                            size => {
+                                body.chunks += 1;
+                                BodyState::Chunk(size)
+                            }
+                        };
+                        continue;
+                    }
+                }
+                BodyState::ChunkEnd(last) => {
+                    if self.rest.len() >= 2 {
+                        self.rest.drain(..2);
+                        body.state = if last { BodyState::LastChunk } else { BodyState::Size };
+                        continue;
+                    }
+                }
+                BodyState::Length(left) | BodyState::Chunk(left) if !self.rest.is_empty() => {
+                    let n = left.min(self.rest.len());
+                    body.bytes.extend(self.rest.drain(..n));
+                    body.state = match body.state {
+                        BodyState::Chunk(_) if n == left => BodyState::ChunkEnd(false),
+                        BodyState::Chunk(_) => BodyState::Chunk(left - n),
+                        _ => BodyState::Length(left - n),
+                    };
+                    return Ok(true);
+                }
+                BodyState::UntilClose if !self.rest.is_empty() => {
+                    body.bytes.append(&mut self.rest);
+                    return Ok(true);
+                }
+                BodyState::Length(_) | BodyState::Chunk(_) | BodyState::UntilClose => {}
             }
-            body.extend(self.rest.drain(..size));
-            self.rest.drain(..2);
-            if size == 0 {
-                return Ok(true);
+            if self.fill()? == 0 {
+                let proven = body.state != BodyState::UntilClose;
+                body.state = if proven { BodyState::Cut } else { BodyState::Whole };
+                return Ok(false);
             }
         }
     }
@@ -204,6 +248,48 @@ impl Raw {
     /// What was read and not yet taken.
     pub fn buffered(&self) -> &[u8] {
         &self.rest
+    }
+}
+
+/// A body that is read as it comes.
+#[derive(Debug)]
+pub struct Body {
+    /// What has come, without its framing.
+    pub bytes: Vec<u8>,
+    /// Chunks that have begun.
+    pub chunks: usize,
+    state: BodyState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyState {
+    Length(usize),
+    UntilClose,
+    Size,
+    Chunk(usize),
+    /// After a chunk's bytes; the last one has none.
+    ChunkEnd(bool),
+    LastChunk,
+    Whole,
+    Cut,
+}
+
+impl Body {
+    /// The body that the head of `answer` announces.
+    pub fn of(answer: &Answer) -> Self {
+        let chunked = answer.header("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked"));
+        let length = answer.header("content-length").and_then(|v| v.parse().ok());
+        let state = match length {
+            _ if chunked => BodyState::Size,
+            Some(length) => BodyState::Length(length),
+            None => BodyState::UntilClose,
+        };
+        Self { bytes: Vec::new(), chunks: 0, state }
+    }
+
+    /// Whether it came to its end as its framing says.
+    pub fn is_whole(&self) -> bool {
+        self.state == BodyState::Whole
     }
 }
 

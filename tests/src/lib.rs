@@ -7,6 +7,7 @@ pub mod config;
 pub mod http;
 pub mod kernel;
 pub mod process;
+pub mod scripted;
 pub mod site;
 
 pub use config::{EdgeYaml, ProviderYaml};

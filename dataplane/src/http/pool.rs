@@ -69,6 +69,10 @@ pub struct PoolStats {
     pub stale: u64,
     /// Idle connections closed because there were too many, since the start.
     pub displaced: u64,
+    /// Reads that brought bytes of an answer, since the start.
+    pub reads: u64,
+    /// Bytes that they brought: heads, framing and bodies.
+    pub read_bytes: u64,
     /// Connections open now.
     pub open: u64,
     /// Those of them that are idle.
@@ -85,6 +89,16 @@ pub(super) struct Counters {
     expired: Cell<u64>,
     stale: Cell<u64>,
     displaced: Cell<u64>,
+    reads: Cell<u64>,
+    read_bytes: Cell<u64>,
+}
+
+impl Counters {
+    /// Counts a read that brought `bytes`.
+    pub(super) fn note_read(&self, bytes: usize) {
+        add(&self.reads, 1);
+        add(&self.read_bytes, bytes);
+    }
 }
 
 fn add(counter: &Cell<u64>, n: usize) {
@@ -179,6 +193,8 @@ impl Pool {
             expired: counters.expired.get(),
             stale: counters.stale.get(),
             displaced: counters.displaced.get(),
+            reads: counters.reads.get(),
+            read_bytes: counters.read_bytes.get(),
             open: counters.open.get(),
             idle: self.inner.idle_total() as u64,
         }

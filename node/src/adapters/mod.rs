@@ -37,8 +37,14 @@ impl Provider {
     /// The Node's metrics, with those that only the pool knows.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        let open = i64::try_from(self.pool.stats().open).unwrap_or(i64::MAX);
-        self.metrics.provider_connections.set(open);
+        let stats = self.pool.stats();
+        self.metrics.provider_connections.set(i64::try_from(stats.open).unwrap_or(i64::MAX));
+        for (shown, counted) in [
+            (&self.metrics.provider_reads, stats.reads),
+            (&self.metrics.provider_read_bytes, stats.read_bytes),
+        ] {
+            shown.inc_by(counted.saturating_sub(shown.get()));
+        }
         self.metrics.text()
     }
 

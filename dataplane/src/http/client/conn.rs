@@ -94,6 +94,7 @@ impl Conn {
         if n == 0 {
             return Ok(Received::End);
         }
+        self.counters.note_read(n);
         self.drained = n < RECEIVE_MAX;
         if self.buffer.is_empty() && n >= KEEP_MIN {
             self.buffer = scratch.split();
