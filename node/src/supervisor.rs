@@ -19,6 +19,9 @@ use crate::config::{AttemptLimit, ReconnectPolicy};
 /// Jitter is at most this share of the interval, in both directions (SUP-5).
 pub const JITTER_PERCENT: u32 = 20;
 
+/// The shortest wait between two dials, before jitter: an interval of 0 means at once, not as fast as the machine can.
+pub const WAIT_MIN: Duration = Duration::from_millis(20);
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -208,7 +211,7 @@ impl Supervisor {
     }
 
     fn wait(&mut self, now: Instant, random: u32) -> Step {
-        let until = now + jittered(self.policy.interval, random);
+        let until = now + jittered(self.policy.interval.max(WAIT_MIN), random);
         self.state = State::Waiting(until);
         Step::Wait(until)
     }
@@ -351,6 +354,23 @@ mod tests {
             assert_eq!(machine.handle(now, MIDDLE, Event::WaitOver), Step::Dial);
             let step = machine.handle(now, MIDDLE, Event::Failed(Failure::Connect));
             assert_eq!(step == Step::Exit(Exit::Exhausted(2)), dial == 2, "dial {dial}: {step:?}");
+        }
+    }
+
+    // req: SUP-5
+    #[test]
+    fn an_interval_of_0_dials_again_at_once_and_does_not_spin() {
+        let now = clock::now();
+        for random in [0, MIDDLE, u32::MAX] {
+            let mut machine = Supervisor::new(policy(100, Duration::ZERO));
+            machine.handle(now, random, Event::Started);
+            for event in [Event::Failed(Failure::Connect), Event::Lost] {
+                let Step::Wait(until) = machine.handle(now, random, event) else { panic!() };
+                let wait = until - now;
+                assert!(wait >= WAIT_MIN * 4 / 5 && wait <= WAIT_MIN * 6 / 5, "{event:?}: {wait:?}");
+                machine.handle(until, random, Event::WaitOver);
+                machine.handle(until, random, Event::Ready);
+            }
         }
     }
 
