@@ -55,13 +55,15 @@ pub struct Begun {
     pub body: ResponseBody,
     /// Whether the body is a stream of server-sent events.
     pub is_event_stream: bool,
+    /// Whether the body is JSON.
+    pub is_json: bool,
 }
 
 /// The head of a provider's answer: its status and remaining headers (TUN-6), and ours.
 pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) -> Begun {
     let mut headers = Headers::new();
     let mut body = if matches!(status, 204 | 304) { ResponseBody::None } else { ResponseBody::Chunked };
-    let mut is_event_stream = false;
+    let (mut is_event_stream, mut is_json) = (false, false);
     for header in provider_headers {
         match header.name.as_str() {
             // Our own numbers stand in their place.
@@ -74,7 +76,10 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
             }
             name if !hop::may_cross(name) => {}
             name => {
-                is_event_stream |= name == "content-type" && names_event_stream(&header.value);
+                if name == "content-type" {
+                    is_event_stream |= names(&header.value, "text/event-stream");
+                    is_json |= names(&header.value, "application/json");
+                }
                 // The wire's rules for headers are those of a head, so a refusal here is a defect: left out.
                 let _refused = headers.push(name, &header.value);
             }
@@ -93,7 +98,7 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
         add(&mut headers, "x-accel-buffering", "no");
     }
     answer.write(&mut headers);
-    Begun { head: own(status, headers), body, is_event_stream }
+    Begun { head: own(status, headers), body, is_event_stream, is_json }
 }
 
 /// Answers with JSON.
@@ -137,9 +142,9 @@ pub async fn text(client: &mut Connection, status: u16, kind: &str, body: &[u8])
 }
 
 /// RFC 9110 section 8.3.1: a media type is compared without its parameters and in any case.
-fn names_event_stream(content_type: &[u8]) -> bool {
-    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
+fn names(content_type: &[u8], media_type: &str) -> bool {
+    let named = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    named.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }
 
 fn own(status: u16, headers: Headers) -> ResponseHead {

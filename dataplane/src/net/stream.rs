@@ -99,9 +99,15 @@ impl Stream {
         sys::with_socket(self.shared.get(), |s| s.set_tcp_user_timeout(Some(timeout)))
     }
 
-    /// Makes the coming close send RST instead of FIN, so that the peer cannot take what it has for a whole answer.
+    /// Makes the coming close send RST instead of FIN, so that the peer cannot take what it has for a whole answer. That holds
+    /// for whoever closes: also for the kernel when the process is killed.
     pub fn reset_on_close(&self) {
         let _set = sys::with_socket(self.shared.get(), |s| s.set_linger(Some(Duration::ZERO)));
+    }
+
+    /// Takes [`Stream::reset_on_close`] back.
+    pub fn end_on_close(&self) {
+        let _set = sys::with_socket(self.shared.get(), |s| s.set_linger(None));
     }
 
     /// Waits until [`Stream::try_read`] has something to say (data, end or error). Holds no buffer; may be dropped freely.

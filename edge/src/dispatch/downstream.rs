@@ -12,6 +12,7 @@ use dataplane::{
 };
 use proto::message::Header;
 
+use super::json_end::JsonEnd;
 use crate::{
     reply::Fault,
     response::{self, Answer},
@@ -32,6 +33,8 @@ pub(super) struct Downstream<'a> {
     begun: bool,
     /// Watches the event boundaries of a stream; `None` for other bodies.
     events: Option<Splitter>,
+    /// Watches the brackets of a JSON body that has no other end than the connection's; `None` for other bodies.
+    json: Option<JsonEnd>,
     bytes: u64,
     unreleased: usize,
     first_byte: Option<Duration>,
@@ -46,6 +49,7 @@ impl<'a> Downstream<'a> {
             status: 0,
             begun: false,
             events: None,
+            json: None,
             bytes: 0,
             unreleased: 0,
             first_byte: None,
@@ -82,6 +86,7 @@ impl<'a> Downstream<'a> {
         if until_close && !begun.is_event_stream && begun.body == ResponseBody::Chunked {
             // A proper end of ours would make a proven one out of the provider's.
             begun.body = ResponseBody::UntilClose;
+            self.json = begun.is_json.then(JsonEnd::default);
         }
         self.status = status;
         self.begun = true;
@@ -97,6 +102,9 @@ impl<'a> Downstream<'a> {
         }
         if let Some(events) = &mut self.events {
             events.push(bytes);
+        }
+        if let Some(json) = &mut self.json {
+            json.push(bytes);
         }
         self.bytes += bytes.len() as u64;
         self.unreleased += bytes.len();
@@ -118,9 +126,10 @@ impl<'a> Downstream<'a> {
     }
 
     /// A stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's HTTP
-    /// server; clients would take it for a whole answer (API-1).
-    pub(super) fn lacks_done(&self) -> bool {
-        (200..300).contains(&self.status) && self.events.as_ref().is_some_and(|events| !events.ends_done())
+    /// server, and JSON that only a close ends may be cut by anything; clients would take either for a whole answer (API-1).
+    pub(super) fn lacks_end(&self) -> bool {
+        let lacks_done = self.events.as_ref().is_some_and(|events| !events.ends_done());
+        (200..300).contains(&self.status) && (lacks_done || self.json.is_some_and(JsonEnd::is_cut))
     }
 
     /// Whether it is a stream that has said `[DONE]`.

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod downstream;
+mod json_end;
 pub mod session;
 mod wait;
 

@@ -246,7 +246,7 @@ impl Session<'_> {
             }
             Step::Complete => {
                 self.end_run();
-                if self.downstream.lacks_done() {
+                if self.downstream.lacks_end() {
                     return Some(WayOut::Refuse(Fault::UpstreamTruncated));
                 }
                 self.downstream.client.finish();

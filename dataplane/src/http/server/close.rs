@@ -19,6 +19,10 @@ impl Connection {
             self.stream.reset_on_close();
             return;
         }
+        if self.resets {
+            // What only a close ends has been written to its end.
+            self.stream.end_on_close();
+        }
         self.stream.shutdown_write();
         if self.linger || !self.buf.is_empty() {
             self.discard().await;

@@ -100,6 +100,8 @@ pub struct Connection {
     draining: bool,
     /// Whether unread input is to be expected at the close.
     linger: bool,
+    /// Whether any close but a proper one is a reset.
+    resets: bool,
     writing: Writing,
     out: Vec<u8>,
 }
@@ -122,6 +124,7 @@ impl Connection {
             persist: true,
             draining: false,
             linger: false,
+            resets: false,
             writing: Writing::Done,
             out: Vec::new(),
         }

@@ -64,6 +64,10 @@ impl Connection {
         };
         self.writing = if self.asked_head { Writing::Discarded } else { writing };
         self.persist &= !self.draining && self.writing != Writing::UntilClose;
+        if self.writing == Writing::UntilClose {
+            // From now on, not when it is cut: a process that is killed cannot do it any more.
+            self.stream.reset_on_close();
+        }
         let close = !self.persist;
         let date = head.headers.get("date").is_none().then(date::now);
         let date = date.as_ref().map(|date| ("date", date.as_slice()));

@@ -184,6 +184,20 @@ impl Routes {
                 connection.abort_hard();
                 return None;
             }
+            "/until-close" => {
+                connection.begin(&ResponseHead::new(200), ResponseBody::UntilClose);
+                connection.push(b"part");
+                let _sent = connection.flush().await;
+                connection.finish();
+            }
+            "/until-death" => {
+                connection.begin(&ResponseHead::new(200), ResponseBody::UntilClose);
+                connection.push(b"part");
+                let _sent = connection.flush().await;
+                // What the kernel does for a process that is killed: it closes.
+                drop(connection);
+                return None;
+            }
             "/hang" => return self.hang(connection).await,
             "/firehose" => {
                 self.firehose(connection).await;

@@ -114,6 +114,19 @@ fn a_response_that_is_aborted_ends_in_a_reset() {
     });
 }
 
+// req: API-1
+#[test]
+fn an_answer_that_only_a_close_ends_is_reset_by_any_close_before_its_end() {
+    on_both(&Limits::default(), |server| {
+        for (path, whole) in [("/until-close", true), ("/until-death", false)] {
+            let mut client = server.connect();
+            client.send(&format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n"));
+            client.until("part");
+            assert_eq!(ends_whole(&mut client), whole, "{path}");
+        }
+    });
+}
+
 /// Whether the connection's rest ends with the last chunk and an orderly end.
 fn ends_whole(client: &mut super::harness::Client) -> bool {
     let mut sink = vec![0; 1 << 20];
