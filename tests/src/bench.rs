@@ -1,6 +1,8 @@
 //! What the topics share: a running set of Edge, Node and provider, and questions to it.
 
 use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::Output,
     time::{Duration, Instant},
@@ -13,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     Edge, EdgeYaml, Process, Provider, ProviderYaml, Site,
     http::{self, Answer, Raw},
+    random::Random,
 };
 
 /// How soon something that the product does at once must have been done, on a busy machine.
@@ -197,6 +200,21 @@ impl Drop for Bench {
     }
 }
 
+/// An address of this machine that is free, for a listener that is to come back to it. It is below the range from which
+/// the kernel takes the ports of outgoing connections, or one of those might have it in the meantime.
+pub fn steady_address() -> anyhow::Result<String> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let lowest: u64 = range.split_whitespace().next().context("the lowest port")?.parse()?;
+    let mut random = Random::new(RandomState::new().build_hasher().finish());
+    for _ in 0..1000 {
+        let address = format!("127.0.0.1:{}", random.within(2048..lowest.max(2049)));
+        if TcpListener::bind(&address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!("no port is free below {lowest}")
+}
+
 /// What a provider has seen.
 pub fn stats(provider: &Provider) -> anyhow::Result<Value> {
     let address = provider.url.trim_start_matches("http://");
@@ -208,10 +226,15 @@ pub fn start_node(site: &Site, name: &str, edge: &str) -> anyhow::Result<(Proces
     let extra = format!("{RETRY}\nmetrics: {{ listen: \"127.0.0.1:0\" }}");
     let mut node = site.node_with(name, edge, &extra)?;
     node.wait_for("node ready")?;
+    let address = node_ops(&node)?;
+    Ok((node, address))
+}
+
+/// Where a Node that is up serves its metrics.
+pub fn node_ops(node: &Process) -> anyhow::Result<String> {
     let line = node.line_with("metrics listening")?.context("the Node did not log its metrics' address")?;
     let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let address = address.with_context(|| line.clone())?.to_owned();
-    Ok((node, address))
+    Ok(address.with_context(|| line.clone())?.to_owned())
 }
 
 /// The value of one of the series of a Node whose metrics are served at `address`.

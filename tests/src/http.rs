@@ -69,6 +69,8 @@ impl Answer {
 pub struct Raw {
     /// The socket.
     pub stream: TcpStream,
+    /// Whether it ended by a reset.
+    pub was_reset: bool,
     rest: Vec<u8>,
 }
 
@@ -82,7 +84,7 @@ impl Raw {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, rest: Vec::new() })
+        Ok(Self { stream, was_reset: false, rest: Vec::new() })
     }
 
     /// Sends bytes.
@@ -200,7 +202,7 @@ impl Raw {
                 BodyState::Length(_) | BodyState::Chunk(_) | BodyState::UntilClose => {}
             }
             if self.fill()? == 0 {
-                let proven = body.state != BodyState::UntilClose;
+                let proven = body.state != BodyState::UntilClose || self.was_reset;
                 body.state = if proven { BodyState::Cut } else { BodyState::Whole };
                 return Ok(false);
             }
@@ -240,7 +242,10 @@ impl Raw {
                 self.rest.extend_from_slice(&buffer[..n]);
                 Ok(n)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(0),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                self.was_reset = true;
+                Ok(0)
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -7,6 +7,8 @@ pub mod config;
 pub mod http;
 pub mod kernel;
 pub mod process;
+pub mod procfs;
+pub mod random;
 pub mod scripted;
 pub mod site;
 

@@ -77,6 +77,12 @@ impl Site {
         Ok(Self { dir, bin: bin.to_owned(), token, token_entry, env: Vec::new(), count: RefCell::new(0) })
     }
 
+    /// Leaves the directory with its logs where it is; gives its path.
+    pub fn keep(&mut self) -> &Path {
+        self.dir.disable_cleanup(true);
+        self.dir.path()
+    }
+
     /// Sets an environment variable of every process that starts from now on.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
@@ -202,7 +208,15 @@ impl Site {
     /// # Errors
     /// It does not come up.
     pub fn provider(&self, args: &[&str]) -> anyhow::Result<Provider> {
-        let mut all = vec!["provider", "--listen", "127.0.0.1:0"];
+        self.provider_on("127.0.0.1:0", args)
+    }
+
+    /// As [`Site::provider`], on this address.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn provider_on(&self, listen: &str, args: &[&str]) -> anyhow::Result<Provider> {
+        let mut all = vec!["provider", "--listen", listen];
         all.extend(args);
         let mut process = self.start("provider", "iop-perf", &all)?;
         let line = process.wait_for("listening http://")?;

@@ -1,0 +1,37 @@
+//! What a process holds and has used, as the kernel tells (proc(5)).
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// Open file descriptors.
+///
+/// # Errors
+/// There is no such process.
+pub fn fds(pid: u32) -> anyhow::Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// Memory of its own that is in use, KiB: neither files nor what is shared.
+///
+/// # Errors
+/// There is no such process.
+pub fn anonymous_kib(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
+    line.trim().trim_end_matches("kB").trim().parse().with_context(|| line.to_owned())
+}
+
+/// User and system time so far, in steps of 10 ms.
+///
+/// # Errors
+/// There is no such process.
+pub fn cpu(pid: u32) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name, in parentheses, may hold anything; utime and stime are fields 14 and 15, the name is field 2.
+    let (_, fields) = stat.rsplit_once(')').context("the end of the name")?;
+    let ticks = |field: usize| -> anyhow::Result<u64> {
+        Ok(fields.split_whitespace().nth(field - 3).context("a field")?.parse()?)
+    };
+    Ok(Duration::from_millis((ticks(14)? + ticks(15)?) * 10))
+}
