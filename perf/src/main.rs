@@ -1,4 +1,6 @@
-//! The `iop-perf` command: `provider` and `load`.
+//! The `iop-perf` command: `provider`, `load`, `compare` and `instructions`.
+
+mod command;
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -28,6 +30,10 @@ enum Command {
     Provider(ProviderArgs),
     /// Send chat completions in a closed loop, verify every reply, report
     Load(LoadArgs),
+    /// Measure subjects under the same loads, interleaved in rounds, and compare their costs
+    Compare(command::compare::Args),
+    /// Count what an event and a request cost a subject in instructions, and compare with a baseline
+    Instructions(command::instructions::Args),
 }
 
 #[derive(Debug, Args)]
@@ -144,6 +150,8 @@ fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Provider(args) => run_provider(args),
         Command::Load(args) => run_load(args),
+        Command::Compare(args) => command::compare::run(args),
+        Command::Instructions(args) => command::instructions::run(args),
     }
 }
 
@@ -162,6 +170,7 @@ fn run_provider(args: ProviderArgs) -> anyhow::Result<ExitCode> {
         strict_models: args.strict_models,
         api_key: args.api_key,
         keepalive_idle: Duration::from_millis(args.keepalive_idle_ms.into()),
+        steps: None,
     };
     let mut runtime = match args.threads {
         0 | 1 => tokio::runtime::Builder::new_current_thread(),
@@ -259,7 +268,7 @@ mod tests {
             let base = ["iop-perf", "load", "--url", "http://127.0.0.1:1"];
             match Cli::try_parse_from(base.iter().chain(extra)).unwrap().command {
                 Command::Load(args) => args.stream || !args.no_stream,
-                Command::Provider(_) => unreachable!("load was asked for"),
+                _ => unreachable!("load was asked for"),
             }
         };
         assert!(parse(&[]) && parse(&["--stream"]) && !parse(&["--no-stream"]));

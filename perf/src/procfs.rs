@@ -9,7 +9,7 @@ use serde::Serialize;
 /// here.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A process that is measured, under the name it has in reports.
+/// A process that is measured with all its descendants, under the name it has in reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     /// Its name in reports.
@@ -33,10 +33,10 @@ impl std::str::FromStr for Process {
     }
 }
 
-/// One reading of a process. A process that is gone reads as zeros.
+/// One reading of a process and its descendants. A process that is gone reads as zeros.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sample {
-    /// User and system time of all its threads. Unit: µs, in steps of 10,000.
+    /// User and system time of all threads. Unit: µs.
     pub cpu_us: u64,
     /// Resident memory. Unit: KiB.
     pub rss_kib: u64,
@@ -46,21 +46,107 @@ pub struct Sample {
     pub rss_peak_kib: u64,
 }
 
-/// Reads every process once.
+/// Reads every process once, with its descendants: a server with workers is all of its processes.
 #[must_use]
 pub fn sample(processes: &[Process]) -> BTreeMap<String, Sample> {
-    processes.iter().map(|process| (process.name.clone(), sample_one(process.pid))).collect()
+    let parents = parents();
+    processes
+        .iter()
+        .map(|process| {
+            let whole = tree(process.pid, &parents).into_iter().map(sample_one).fold(Sample::default(), add);
+            (process.name.clone(), whole)
+        })
+        .collect()
+}
+
+/// CPU time of this very process so far. Unit: µs.
+#[must_use]
+pub fn own_cpu_us() -> u64 {
+    sample_one(std::process::id()).cpu_us
+}
+
+/// CPU time that the whole machine has spent at work since it started, time stolen from it included. Unit: µs.
+#[must_use]
+pub fn machine_busy_us() -> u64 {
+    busy_us(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or(0)
+}
+
+/// The name of the processor.
+#[must_use]
+pub fn cpu_model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name"));
+    line.and_then(|line| line.split_once(':')).map_or("unknown processor", |(_, name)| name.trim()).to_owned()
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, …
+fn busy_us(stat: &str) -> Option<u64> {
+    let fields: Vec<u64> = stat
+        .lines()
+        .next()?
+        .split_ascii_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let busy = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|index| fields.get(index)).sum::<u64>();
+    Some(busy * (1_000_000 / TICKS_PER_SECOND))
+}
+
+/// `pid` and every process below it.
+fn tree(pid: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let children = parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child);
+        let new: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
+        found.extend(new);
+        next += 1;
+    }
+    found
+}
+
+/// Every process of the machine with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let (_, fields) = stat.rsplit_once(')')?;
+            Some((pid, fields.split_ascii_whitespace().nth(1)?.parse().ok()?))
+        })
+        .collect()
+}
+
+fn add(sum: Sample, one: Sample) -> Sample {
+    Sample {
+        cpu_us: sum.cpu_us + one.cpu_us,
+        rss_kib: sum.rss_kib + one.rss_kib,
+        pss_kib: sum.pss_kib + one.pss_kib,
+        rss_peak_kib: sum.rss_peak_kib + one.rss_peak_kib,
+    }
 }
 
 fn sample_one(pid: u32) -> Sample {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let (rollup, status) = (read("smaps_rollup"), read("status"));
+    // The ticks, rounded down, count threads that have ended too; the scheduler's account is exact for those that live.
+    let ticks = cpu_us(&read("stat")).unwrap_or(0);
     Sample {
-        cpu_us: cpu_us(&read("stat")).unwrap_or(0),
+        cpu_us: ticks.max(scheduled_us(pid)),
         rss_kib: field_kib(&status, "VmRSS:").unwrap_or(0),
         pss_kib: field_kib(&rollup, "Pss:").unwrap_or(0),
         rss_peak_kib: field_kib(&status, "VmHWM:").unwrap_or(0),
     }
+}
+
+/// Time on a CPU of the threads that live, by the scheduler's account in ns.
+fn scheduled_us(pid: u32) -> u64 {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let of_task = |path: std::path::PathBuf| -> Option<u64> {
+        fs::read_to_string(path.join("schedstat")).ok()?.split_ascii_whitespace().next()?.parse().ok()
+    };
+    tasks.filter_map(|task| of_task(task.ok()?.path())).sum::<u64>() / 1000
 }
 
 /// User plus system time out of `/proc/PID/stat`; the command's name may hold spaces and brackets.
@@ -89,6 +175,35 @@ mod tests {
         assert_eq!(cpu_us(stat), Some(1_750_000));
         assert_eq!(cpu_us("7 (a) S 1"), None);
         assert_eq!(cpu_us(""), None);
+    }
+
+    #[test]
+    fn the_machine_is_busy_with_all_but_idle_and_waiting() {
+        assert_eq!(busy_us("cpu  1 2 3 400 500 6 7 8 9 10\ncpu0 1 2"), Some(270_000));
+        assert_eq!(busy_us(""), None);
+        assert!(machine_busy_us() > 0 && own_cpu_us() > 0);
+    }
+
+    #[test]
+    fn a_tree_is_a_process_and_all_below_it_even_when_pids_go_round() {
+        let parents = [(2, 1), (3, 2), (4, 2), (5, 4), (9, 8), (8, 9)];
+        assert_eq!(tree(2, &parents), [2, 3, 4, 5]);
+        assert_eq!(tree(9, &parents), [9, 8]);
+        assert_eq!(tree(7, &parents), [7]);
+    }
+
+    #[test]
+    fn a_child_counts_for_its_parent() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read -r line"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let parents = parents();
+        assert!(parents.contains(&(child.id(), std::process::id())));
+        assert!(tree(std::process::id(), &parents).contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Reply {
 
 /// What a request is measured into while it runs.
 pub trait Observer {
+    /// An event of a stream has arrived.
+    fn event(&mut self) {}
     /// The pause between two events, in µs.
     fn gap(&mut self, us: u64);
     /// The time an event took from the provider's write, in µs.
@@ -294,6 +296,7 @@ impl Body {
         let (check, last_event, reply, started) =
             (&mut self.check, &mut self.last_event, &mut self.reply, self.started);
         self.reader.read(plain, |data| {
+            observer.event();
             match last_event.replace(now) {
                 Some(before) => observer.gap(micros(now - before)),
                 None => reply.first_event_us = micros(now - started),

@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use crate::procfs::{self, Process};
-use client::{Connection, Mode, Observer};
+pub use client::{Connection, Mode, Observer, Reply};
 pub use report::{Readings, Report, Tally, Times, Usage};
 pub use target::{Target, TargetError};
 pub use verify::Failure;
@@ -67,6 +67,31 @@ pub struct Config {
     pub processes: Vec<Process>,
     /// When memory is read once more within the run.
     pub memory_at: Option<Duration>,
+}
+
+impl Default for Config {
+    /// One streamed request of the default model to a port that nobody uses.
+    fn default() -> Self {
+        Self {
+            target: Target::nowhere(),
+            token: None,
+            model: "perf-model".to_owned(),
+            concurrency: 1,
+            length: Length::Requests(1),
+            warmup_requests: 0,
+            stream: true,
+            include_usage: true,
+            prompt_bytes: 200,
+            script: None,
+            keep_alive: true,
+            seal_demanded: true,
+            timeout: Duration::from_secs(120),
+            stagger: Duration::ZERO,
+            threads: 1,
+            processes: Vec::new(),
+            memory_at: None,
+        }
+    }
 }
 
 /// How long a run lasts.
@@ -211,7 +236,7 @@ impl Observer for Shared<'_> {
 }
 
 /// The bytes of the request that every worker sends.
-fn request(config: &Config) -> Vec<u8> {
+pub(crate) fn request(config: &Config) -> Vec<u8> {
     const SENTENCE: &str = "Tell me about streams of tokens that cross a gateway. ";
     let prompt: String = SENTENCE.chars().cycle().take(config.prompt_bytes).collect();
     let mut body = serde_json::json!({

@@ -14,6 +14,15 @@ pub struct Target {
     pub path: String,
 }
 
+impl Target {
+    /// A target that must be replaced: nothing listens on port 0.
+    #[must_use]
+    pub fn nowhere() -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { address, host: address.to_string(), path: "/v1/chat/completions".to_owned() }
+    }
+}
+
 /// Why a URL was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {

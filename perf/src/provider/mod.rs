@@ -33,6 +33,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 
 use http::Head;
 use play::{Next, Player, Subject};
@@ -60,6 +61,8 @@ pub struct Config {
     pub api_key: Option<String>,
     /// How long a kept connection may be idle; zero is for ever.
     pub keepalive_idle: Duration,
+    /// With it, every event of a stream waits for one permit of its own: the caller sets the pace.
+    pub steps: Option<Arc<Semaphore>>,
 }
 
 /// A provider that listens but does not yet accept.
@@ -166,7 +169,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
             }
             None => shared.reply(&head, &body, first),
         };
-        match give(&mut wire, &head, &body, reply).await {
+        match give(&mut wire, &head, &body, reply, shared.config.steps.as_deref()).await {
             Next::Keep if head.keep_alive => {}
             Next::DropRequest => drop_next = true,
             Next::Keep | Next::Close => return wire.close().await,
@@ -197,8 +200,14 @@ struct Reply {
     open: OpenRequest,
 }
 
-async fn give(wire: &mut Wire, head: &Head, body: &Bytes, mut reply: Reply) -> Next {
-    let mut player = Player { wire, script: &reply.script, head, body, open: &mut reply.open };
+async fn give(
+    wire: &mut Wire,
+    head: &Head,
+    body: &Bytes,
+    mut reply: Reply,
+    steps: Option<&Semaphore>,
+) -> Next {
+    let mut player = Player { wire, script: &reply.script, head, body, open: &mut reply.open, steps };
     match player.play(&reply.subject).await {
         Ok(ending) => {
             reply.open.end(ending.outcome);

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::completion::{Completion, CompletionFacts};
@@ -80,6 +81,8 @@ pub struct Player<'a> {
     pub body: &'a Bytes,
     /// The request in the statistics.
     pub open: &'a mut OpenRequest,
+    /// What every event waits for, if the caller sets the pace.
+    pub steps: Option<&'a Semaphore>,
 }
 
 impl Player<'_> {
@@ -309,6 +312,7 @@ impl Player<'_> {
                 let slot = plan.content_sent().unwrap_or(0) / script.join;
                 self.wire.pause(started + script.gap * slot).await?;
             }
+            self.step().await?;
             let now = if script.stamp { u64::try_from(since_1970().as_nanos()).unwrap_or(0) } else { 0 };
             let stop = fault.map_or(u32::MAX, |(after, _)| after);
             let (more, content) = gather(plan, &mut payload, now, script.join, stop);
@@ -317,6 +321,15 @@ impl Player<'_> {
             }
             self.put(&payload, framing, &mut out).await?;
             self.open.events_written(u64::from(content));
+        }
+    }
+
+    /// Waits for the caller's leave to send one more event.
+    async fn step(&mut self) -> Result<(), Gone> {
+        let Some(steps) = self.steps else { return Ok(()) };
+        tokio::select! {
+            permit = steps.acquire() => permit.map(SemaphorePermit::forget).map_err(|_| Gone),
+            Gone = self.wire.stall() => Err(Gone),
         }
     }
 

@@ -20,6 +20,7 @@ pub fn config(script: &str) -> Config {
         strict_models: false,
         api_key: None,
         keepalive_idle: Duration::ZERO,
+        steps: None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! command itself.
 
 mod command;
+mod compare;
 mod harness;
 mod load;
 mod provider;

@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: exactly what CI runs, in the order of what fails fastest.
 
-use crate::{cmd, test};
+use crate::{bench, cmd, test};
 
 /// Runs it.
 ///
@@ -16,5 +16,6 @@ pub fn run() -> anyhow::Result<()> {
     )?;
     // The README's two commands, as a newcomer types them.
     cmd::run("cargo", &["xtask", "dev", "--once"])?;
-    test::run(&test::Options::default())
+    test::run(&test::Options::default())?;
+    bench::ci()
 }

@@ -1,5 +1,6 @@
 //! Contributor commands. Each prints the plain command lines it runs, so that nobody needs this tool to understand it.
 
+mod bench;
 mod ci;
 mod cmd;
 mod dev;
@@ -22,7 +23,9 @@ enum Command {
     Dev(dev::Options),
     /// Run every test: unit, whole-process, SDKs.
     Test(test::Options),
-    /// What CI runs: format, clippy, docs, tests, the README's quickstart.
+    /// Measure the product beside nginx, or its instructions against the baseline.
+    Bench(bench::Options),
+    /// What CI runs: format, clippy, docs, tests, the README's quickstart, the limits on cost.
     Ci,
 }
 
@@ -30,6 +33,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Dev(options) => dev::run(&options),
         Command::Test(options) => test::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Ci => ci::run(),
     }
 }

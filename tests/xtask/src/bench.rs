@@ -1,0 +1,72 @@
+//! `cargo xtask bench`: what the product costs beside nginx in the same run, and in instructions against the baseline.
+
+use anyhow::Context;
+
+use crate::cmd;
+
+/// Options of `bench`.
+#[derive(Debug, Default, clap::Args)]
+pub struct Options {
+    /// Count instructions under valgrind and hold them against the baseline, instead of comparing CPU time with nginx.
+    #[arg(long)]
+    instructions: bool,
+    /// Write the baseline of instructions anew.
+    #[arg(long, requires = "instructions")]
+    update: bool,
+    /// Every load instead of the two that are gated.
+    #[arg(long, conflicts_with = "instructions")]
+    all: bool,
+    /// Few rounds, as CI does it.
+    #[arg(long, conflicts_with_all = ["instructions", "all"])]
+    short: bool,
+    /// Further options for `iop-perf compare` or `iop-perf instructions`, behind `--`.
+    #[arg(last = true)]
+    more: Vec<String>,
+}
+
+/// What must hold: Edge and Node together against one hop of nginx.
+const GATES: [&str; 2] = ["ours/nginx paced200 cpu <= 2.0", "ours/nginx sat64 cpu <= 2.0"];
+const BASELINE: &str = "perf/baseline/instructions.yaml";
+
+/// Runs it.
+///
+/// # Errors
+/// Something does not build or start, or a limit does not hold.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    cmd::run("cargo", &["build", "--release", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
+    let mut args = if options.instructions { instructions(options) } else { compare(options) };
+    args.extend(options.more.iter().map(String::as_str));
+    let program = cmd::target_dir().join("release/iop-perf");
+    cmd::run(program.to_str().context("a target directory that is not UTF-8")?, &args)
+}
+
+/// Both checks as CI makes them: the one on instructions first, which no load of the machine can disturb.
+///
+/// # Errors
+/// As [`run`].
+pub fn ci() -> anyhow::Result<()> {
+    run(&Options { instructions: true, ..Options::default() })?;
+    run(&Options { short: true, ..Options::default() })
+}
+
+fn instructions(options: &Options) -> Vec<&str> {
+    let mut args = vec!["instructions", "--baseline", BASELINE];
+    if options.update {
+        args.push("--update");
+    }
+    args
+}
+
+fn compare(options: &Options) -> Vec<&str> {
+    let mut args = vec!["compare", "--subject", "direct,ours,nginx"];
+    for gate in &GATES {
+        args.extend(["--gate", gate]);
+    }
+    if options.all {
+        args.extend(["--scenario", "all"]);
+    }
+    if options.short {
+        args.extend(["--rounds", "4", "--rounds-max", "7"]);
+    }
+    args
+}
