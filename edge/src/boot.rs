@@ -17,10 +17,13 @@ use control::Machine;
 use dataplane::{
     clock,
     drain::{Drain, Phase},
+    local::Latch,
     mailbox::{self, Sender, ShardInboxSeed},
-    net::Listener,
-    shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
+    net::{self, Listener},
+    panic_point,
+    shard::{DriverWish, Shard, ShardSpec, guarded, spawn_guarded},
 };
+use futures::future::{Either, select};
 use rustls::ServerConfig;
 
 use crate::{
@@ -43,9 +46,9 @@ const SHARD_INBOX: usize = 65_536;
 /// Mail a shard carries out before other tasks get a turn.
 const SHARD_BATCH: usize = 1024;
 /// Descriptors kept for Node links, operators, mailboxes and files; a quarter where there are few.
-const DESCRIPTORS_RESERVED: usize = 256;
+const DESCRIPTORS_RESERVED: u64 = 256;
 /// The usual limit, where the kernel does not tell.
-const DESCRIPTORS_DEFAULT: usize = 1024;
+const DESCRIPTORS_DEFAULT: u64 = 1024;
 /// How long a port that is in use at the start is waited for.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long threads may take to end once everything is told to stop.
@@ -113,7 +116,8 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     let (notify, notices) = mpsc::channel();
     let tasks = Arc::new(ops::OnceTasks::new());
     let mut sockets = bind_all(&settings, count)?;
-    let clients_max = clients_max(count * settings.listen.http.len().max(1));
+    let clients_max = clients_max();
+    metrics.client_connections_max.set(clients_max);
     let mut shards = Vec::new();
     for (index, seed) in seeds.into_iter().enumerate() {
         let part = Part {
@@ -162,14 +166,16 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Clients that one listening socket may have at a time, of `sockets`: what the process's limit of descriptors leaves
+/// Clients that may be connected at a time: what the process's limit of descriptors, raised as far as it goes, leaves
 /// beside Nodes, operators and files.
-fn clients_max(sockets: usize) -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    let soft =
-        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(DESCRIPTORS_DEFAULT);
-    ((soft - DESCRIPTORS_RESERVED.min(soft / 4)) / sockets).max(1)
+fn clients_max() -> i64 {
+    let limit = net::raise_descriptors().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+        net::Descriptors { found: DESCRIPTORS_DEFAULT, now: DESCRIPTORS_DEFAULT }
+    });
+    let clients = (limit.now - DESCRIPTORS_RESERVED.min(limit.now / 4)).max(1);
+    tracing::info!(found = limit.found, raised_to = limit.now, clients, "open files");
+    i64::try_from(clients).unwrap_or(i64::MAX)
 }
 
 /// A Node refuses an Edge whose certificate has expired, so its end must not come as a surprise.
@@ -253,7 +259,18 @@ struct Part {
     sockets: Sockets,
     notify: mpsc::Sender<Notice>,
     tasks: Arc<ops::OnceTasks>,
-    clients_max: usize,
+    clients_max: i64,
+}
+
+/// Runs what a shard cannot do without: its panic ends the shard, and with it the process, for a service manager to start
+/// it anew. Going on it would be deaf or mute without anyone noticing.
+fn spawn_vital(broken: &Rc<Latch>, task: impl Future<Output = ()> + 'static) {
+    let broken = Rc::clone(broken);
+    spawn_guarded(async move {
+        if guarded(task).await.is_none() {
+            broken.close();
+        }
+    });
 }
 
 impl Part {
@@ -265,35 +282,40 @@ impl Part {
             Ok(inbox) => inbox,
             Err(error) => return tracing::error!(%error, "the shard's mailbox cannot be opened"),
         };
-        spawn_guarded(Rc::clone(&state).forward_pending());
+        let broken = Rc::new(Latch::new());
+        spawn_vital(&broken, Rc::clone(&state).forward_pending());
         for socket in self.sockets.node {
-            spawn_guarded(link::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.tls)));
+            spawn_vital(&broken, link::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.tls)));
         }
         for socket in self.sockets.http {
             let (auth, clients) = (Arc::clone(&self.auth), self.clients_max);
-            spawn_guarded(connection::accept_loop(Rc::clone(&state), socket, auth, clients));
+            spawn_vital(&broken, connection::accept_loop(Rc::clone(&state), socket, auth, clients));
         }
         if let Some(socket) = self.sockets.ops {
-            spawn_guarded(ops::accept_loop(Rc::clone(&state), socket, self.tasks));
+            spawn_vital(&broken, ops::accept_loop(Rc::clone(&state), socket, self.tasks));
         }
         let draining = Rc::clone(&state);
-        spawn_guarded(async move {
+        spawn_vital(&broken, async move {
             draining.draining.closed().await;
             draining.requests.drained().await;
             let _main_is_there = self.notify.send(Notice::Idle);
         });
         let mail = Rc::clone(&state);
-        spawn_guarded(async move {
+        spawn_vital(&broken, async move {
             let mut batch = Vec::with_capacity(SHARD_BATCH);
             loop {
                 inbox.receive(&mut batch, SHARD_BATCH).await;
+                panic_point!("edge.mail");
                 for item in batch.drain(..) {
                     mail.take(item);
                 }
                 dataplane::time::yield_now().await;
             }
         });
-        state.stopping.closed().await;
+        let stopping = std::pin::pin!(state.stopping.closed());
+        if let Either::Right(_) = select(stopping, std::pin::pin!(broken.closed())).await {
+            return;
+        }
         // Whoever is broken off is told so while the shard still runs (API-1).
         let _in_time = dataplane::time::before(clock::now() + FAREWELL, state.requests.drained()).await;
         link::close_all(&state).await;

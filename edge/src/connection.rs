@@ -4,7 +4,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     rc::Rc,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -17,7 +17,8 @@ use dataplane::{
         server::{Connection, ReadFault, RequestFault},
     },
     net::{Listener, Stream},
-    shard::spawn_guarded,
+    panic_point,
+    shard::{guarded, spawn_guarded},
 };
 use futures::future::{Either, select};
 use prometheus::IntGauge;
@@ -40,13 +41,16 @@ use crate::{
 /// Bytes of a body that make one token at the least, for telling short requests from long ones without counting.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Accepts clients on one socket until the process drains; over `clients_max` at a time a new one is closed at once, so that
-/// descriptors are left for Nodes and operators.
+/// The least time between two lines about clients that were turned away.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
+
+/// Accepts clients on one socket until the process drains; over `clients_max` at a time in the process a new one is closed
+/// at once, so that descriptors are left for Nodes and operators.
 pub async fn accept_loop(
     state: Rc<ShardState>,
     socket: TcpListener,
     auth: Arc<Authenticator>,
-    clients_max: usize,
+    clients_max: i64,
 ) {
     let mut listener = match Listener::open(socket) {
         Ok(listener) => listener,
@@ -56,20 +60,31 @@ pub async fn accept_loop(
     let limits = Rc::new(http_limits(&state.settings));
     // The configuration of a process never changes, so this is when its models came to be.
     let created = clock::unix_seconds();
+    let mut said = None;
     loop {
         let stream = {
             let draining = std::pin::pin!(state.draining.closed());
             let accepted = std::pin::pin!(listener.accept());
-            let Either::Left((stream, _)) = select(accepted, draining).await else { return };
-            stream
+            let Either::Left((accepted, _)) = select(accepted, draining).await else { return };
+            accepted
         };
-        state.metrics.accepts_exhausted.inc_by(listener.take_exhausted());
-        if Rc::strong_count(&limits) > clients_max {
+        panic_point!("edge.accept");
+        let Ok(stream) = stream else {
+            state.metrics.accepts_exhausted.inc();
+            continue;
+        };
+        if state.metrics.connections.get() >= clients_max {
             state.metrics.connections_refused.inc();
+            let now = clock::now();
+            if said.is_none_or(|said| now.saturating_duration_since(said) >= REFUSAL_PAUSE) {
+                said = Some(now);
+                tracing::warn!(most = clients_max, "too many client connections: new ones are closed");
+            }
             continue;
         }
+        let counted = Counted::one(&state.metrics.connections);
         let client = Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created };
-        spawn_guarded(client.serve(stream, Rc::clone(&limits)));
+        spawn_guarded(client.serve(stream, Rc::clone(&limits), counted));
     }
 }
 
@@ -81,6 +96,8 @@ fn http_limits(settings: &Settings) -> Limits {
         head_deadline: limits.head_timeout,
         keepalive_idle: limits.keepalive_idle,
         write_stall: limits.write_stall,
+        body_grace: limits.body_timeout,
+        body_min_rate: limits.body_min_rate,
         ..Limits::default()
     }
 }
@@ -135,8 +152,7 @@ struct Request {
 }
 
 impl Client {
-    async fn serve(self, stream: Stream, limits: Rc<Limits>) {
-        let _counted = Counted::one(&self.state.metrics.connections);
+    async fn serve(self, stream: Stream, limits: Rc<Limits>, _counted: Counted) {
         let mut connection = Connection::new(stream, limits);
         loop {
             let next = {
@@ -147,6 +163,7 @@ impl Client {
                     Either::Right(((), _)) => break,
                 }
             };
+            panic_point!("edge.connection");
             let mut request = Request {
                 client: connection.peer_addr(),
                 id: request_id::new(),
@@ -166,7 +183,10 @@ impl Client {
                 Ok(Some(head)) => {
                     let _active = Counted::one(&self.state.metrics.requests_active);
                     let _answering = self.state.requests.answering();
-                    self.answer(&mut connection, &mut request, head).await
+                    match guarded(self.answer(&mut connection, &mut request, head)).await {
+                        Some(reusable) => reusable,
+                        None => self.failed(&mut connection, &request).await,
+                    }
                 }
             };
             if !reusable {
@@ -176,8 +196,22 @@ impl Client {
         connection.close().await;
     }
 
+    /// Ends a request whose handling panicked, outside of its run: by an answer where none has begun, else by a broken end.
+    async fn failed(&self, connection: &mut Connection, request: &Request) -> bool {
+        let fault = Fault::Internal;
+        let mut status = 0;
+        if connection.awaits_answer() {
+            connection.set_draining();
+            status = fault.status();
+            let _gone = response::refuse(connection, &fault, &Answer::local(&request.id)).await;
+        }
+        self.log(request, status, fault.outcome());
+        false
+    }
+
     /// Answers one request; whether the connection may carry another one.
     async fn answer(&self, connection: &mut Connection, request: &mut Request, head: RequestHead) -> bool {
+        panic_point!("edge.request");
         let route = match route(&head) {
             Ok(route) => route,
             Err(fault) => return self.refuse(connection, request, &fault).await,
@@ -320,7 +354,7 @@ impl Client {
     }
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

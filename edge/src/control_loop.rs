@@ -132,6 +132,7 @@ impl ControlLoop {
     }
 
     fn take(&mut self, mail: ToControl) {
+        dataplane::panic_point!("control");
         match mail {
             ToControl::Input(input) => {
                 if let Input::ConnectionClosed { connection } = &input {

@@ -1,10 +1,10 @@
 //! `iop-edge`: the gateway's own process.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use dataplane::shard::DriverWish;
+use dataplane::{log::LogWriter, shard::DriverWish};
 use iop_edge::{config, pki, token};
 
 #[global_allocator]
@@ -68,7 +68,8 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("iop-edge: {error:#}");
+            // An Edge that ends must not wait for whoever reads its log.
+            let _written = LogWriter.write(format!("iop-edge: {error:#}\n").as_bytes());
             ExitCode::FAILURE
         }
     }

@@ -28,10 +28,14 @@ pub struct Metrics {
     pub requests_active: IntGauge,
     /// Client connections.
     pub connections: IntGauge,
+    /// Client connections that there may be.
+    pub client_connections_max: IntGauge,
     /// Client connections closed at once because there were too many.
     pub connections_refused: IntCounter,
     /// Accepts that failed for want of descriptors or memory.
     pub accepts_exhausted: IntCounter,
+    /// Operators' connections that gave way to newer ones.
+    pub ops_displaced: IntCounter,
     /// Request bytes from clients.
     pub request_bytes: IntCounter,
     /// Body bytes passed on to clients.
@@ -58,6 +62,7 @@ pub struct Metrics {
     control: IntCounterVec,
     config_generation: IntGauge,
     certificate_not_after: IntGauge,
+    log_lines_lost: IntCounter,
     /// Mail of a shard that had to wait because another shard's mailbox or control's inbox was full.
     pub mail_overflow: IntCounter,
     /// Late or foreign frames that were ignored.
@@ -123,6 +128,11 @@ impl Metrics {
             )?,
             requests_active: gauge(r, "iop_edge_requests_active", "Requests being served")?,
             connections: gauge(r, "iop_edge_client_connections", "Client connections")?,
+            client_connections_max: gauge(
+                r,
+                "iop_edge_client_connections_max",
+                "Client connections that there may be",
+            )?,
             connections_refused: counter(
                 r,
                 "iop_edge_client_connections_refused_total",
@@ -132,6 +142,11 @@ impl Metrics {
                 r,
                 "iop_edge_accepts_exhausted_total",
                 "Accepts that failed for want of descriptors or memory",
+            )?,
+            ops_displaced: counter(
+                r,
+                "iop_edge_ops_connections_displaced_total",
+                "Operators' connections that gave way to newer ones",
             )?,
             request_bytes: counter(r, "iop_edge_request_bytes_total", "Request body bytes from clients")?,
             response_bytes: counter(
@@ -187,6 +202,11 @@ impl Metrics {
                 r,
                 "iop_edge_certificate_not_after_seconds",
                 "End of the Edge's own certificate, in seconds since 1970",
+            )?,
+            log_lines_lost: counter(
+                r,
+                "iop_edge_log_lines_lost_total",
+                "Log lines lost because nobody read them or nothing could be written",
             )?,
             mail_overflow: counter(
                 r,
@@ -298,6 +318,7 @@ impl Metrics {
 
     /// The text exposition.
     pub fn render(&self) -> Vec<u8> {
+        self.log_lines_lost.inc_by(dataplane::log::lost().saturating_sub(self.log_lines_lost.get()));
         let mut text = Vec::new();
         let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
         if let Err(error) = encoded {

@@ -8,9 +8,11 @@ use control::{
     input::Input,
 };
 use dataplane::{
+    crowd::{Crowd, Place},
     http::{head::Method, limits::Limits, server::Connection},
     local::Queue,
     net::{Listener, Stream},
+    panic_point,
     shard::{TaskStats, spawn_guarded},
 };
 use futures::future::{Either, select};
@@ -23,18 +25,33 @@ const JSON: &str = "application/json";
 /// Prometheus text exposition format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Serves operators until the process stops.
+/// Connections of operators; over it the oldest one gives way, so that mute or slow ones keep nobody out.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Serves operators until the process stops. One of them can be served even when the process has no descriptor left.
 pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tasks: Arc<OnceTasks>) {
     let mut listener = match Listener::open(socket) {
-        Ok(listener) => listener,
+        Ok(listener) => listener.with_reserve(),
         Err(error) => return tracing::error!(%error, "listen.ops cannot be opened on the shard"),
     };
+    let mut crowd = Crowd::new(CONNECTIONS_MAX);
     loop {
         let stopping = std::pin::pin!(state.stopping.closed());
         let accepted = std::pin::pin!(listener.accept());
-        let Either::Left((stream, _)) = select(accepted, stopping).await else { return };
-        spawn_guarded(serve(Rc::clone(&state), stream, Arc::clone(&tasks)));
+        let Either::Left((accepted, _)) = select(accepted, stopping).await else { return };
+        let Ok(stream) = accepted else {
+            state.metrics.accepts_exhausted.inc();
+            continue;
+        };
+        let (place, displaces) = crowd.enter();
+        state.metrics.ops_displaced.inc_by(u64::from(displaces));
+        let serving = serve(Rc::clone(&state), stream, Arc::clone(&tasks));
+        spawn_guarded(unless_displaced(serving, place));
     }
+}
+
+async fn unless_displaced(serving: impl Future<Output = ()>, place: Place) {
+    let _over = select(std::pin::pin!(serving), std::pin::pin!(place.displaced())).await;
 }
 
 /// The task counters of all shards, known once all have started.
@@ -43,6 +60,7 @@ pub type OnceTasks = std::sync::OnceLock<Vec<Arc<TaskStats>>>;
 async fn serve(state: Rc<ShardState>, stream: Stream, tasks: Arc<OnceTasks>) {
     let mut connection = Connection::new(stream, Rc::new(Limits::default()));
     while let Ok(Some(head)) = connection.next_request().await {
+        panic_point!("edge.ops");
         let (status, kind, body) = if head.method == Method::Get {
             answer(&state, head.target.path(), &tasks).await
         } else {

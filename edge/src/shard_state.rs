@@ -11,6 +11,9 @@ use control::input::{Admit, ConnectionId, Input};
 use dataplane::{
     local::{Latch, Signal},
     mailbox::Sender,
+    panic_point,
+    relay::CloseReason,
+    shard::guarded_call,
     time,
 };
 
@@ -214,16 +217,31 @@ impl ShardState {
     fn open(&self, open: &crate::mail::Open) {
         let link = self.links.borrow().get(&open.connection).map(Rc::clone);
         match link {
-            Some(link) => link.start(open),
-            None => self.input(Input::NotSent { lease: open.lease }),
+            Some(link) if self.guarded(&link, |link| link.start(open)) => {}
+            // Whether it was sent is known by its claim: what was sent is lost with its link.
+            Some(_) if !open.claim.revoke() => {}
+            _ => self.input(Input::NotSent { lease: open.lease }),
         }
     }
 
     fn with_link(&self, connection: ConnectionId, act: impl FnOnce(&NodeLink)) {
         let link = self.links.borrow().get(&connection).map(Rc::clone);
         if let Some(link) = link {
-            act(&link);
+            self.guarded(&link, act);
         }
+    }
+
+    /// Acts on a link from the task of someone else, who is not to end by a panic that concerns the link: the link ends
+    /// instead. Whether it went well.
+    fn guarded(&self, link: &NodeLink, act: impl FnOnce(&NodeLink)) -> bool {
+        let acted = guarded_call(|| {
+            panic_point!("edge.link.mail");
+            act(link);
+        });
+        if acted.is_none() {
+            link.close(CloseReason::Internal);
+        }
+        acted.is_some()
     }
 
     /// Sends on what found its mailbox full, as room comes. Never ends.

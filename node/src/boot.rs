@@ -17,7 +17,7 @@ use std::{
 use anyhow::Context as _;
 use dataplane::{
     mailbox::{self, Sender, ShardInboxSeed},
-    net::Listener,
+    net::{self, Listener},
     shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -51,6 +51,10 @@ pub fn run(
     token: String,
 ) -> anyhow::Result<Exit> {
     let metrics = Metrics::new().context("metrics")?;
+    match net::raise_descriptors() {
+        Ok(limit) => tracing::info!(found = limit.found, raised_to = limit.now, "open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
+    }
     let ops = config.metrics_listen.map(bind).transpose()?;
     let signals = watch_signals().context("signals")?;
     // A resolver each, so that a slow name of a provider does not hold up the name of the Edge.
@@ -77,7 +81,7 @@ pub fn run(
     metrics.note_driver(shard.driver.label());
     tracing::info!(shard = 0, driver = shard.driver.label(), "shard up");
     let _ended = shard.join();
-    let exit = exit.recv().context("the shard died")??;
+    let exit = exit.recv().context("the shard died by a panic, which the log tells")??;
     match exit {
         Exit::Exhausted(attempts) => tracing::error!(
             attempts,
@@ -118,7 +122,7 @@ impl Part {
         let provider = Provider::new(AddressBook::new(self.provider_names.open()?), Rc::clone(&metrics));
         let provider = Rc::new(provider);
         if let Some(listener) = self.ops {
-            spawn_guarded(ops::serve(Listener::open(listener)?, Rc::clone(&provider)));
+            spawn_guarded(ops::serve(Listener::open(listener)?.with_reserve(), Rc::clone(&provider)));
         }
         let context = Context {
             name: self.config.name,

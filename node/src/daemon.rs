@@ -14,6 +14,7 @@ use dataplane::{
     clock,
     drain::{Drain, Phase},
     local::Signal,
+    shard::guarded,
     time::{sleep_until, sleep_until_maybe},
 };
 use futures::future::{Either, select};
@@ -21,7 +22,7 @@ use futures::future::{Either, select};
 use crate::{
     config::ReconnectPolicy,
     session::{self, Context, Session},
-    supervisor::{Event, Exit, Step, Supervisor},
+    supervisor::{Event, Exit, Failure, Step, Supervisor},
 };
 
 /// How long running streams may go on after a termination signal.
@@ -82,15 +83,19 @@ pub async fn supervise(
             }
             Step::Dial => {
                 tracing::debug!(attempt = supervisor.attempts(), edge = %context.edge.name, "dialling the edge");
-                match unless(shutdown, Box::pin(session::connect(context))).await {
+                match unless(shutdown, Box::pin(guarded(session::connect(context)))).await {
                     None => Event::Shutdown,
-                    Some(Ok(ready)) => {
+                    Some(None) => {
+                        context.metrics.note_failed_dial(Failure::Broken);
+                        Event::Failed(Failure::Broken)
+                    }
+                    Some(Some(Ok(ready))) => {
                         tracing::info!(node = %context.name, edge = %context.edge.name, "node ready");
                         context.metrics.note_ready();
                         session = Some(ready);
                         Event::Ready
                     }
-                    Some(Err(failed)) => {
+                    Some(Some(Err(failed))) => {
                         let (attempt, reason) = (supervisor.attempts(), failed.failure.label());
                         tracing::warn!(attempt, reason, error = failed.why, "dial failed");
                         context.metrics.note_failed_dial(failed.failure);

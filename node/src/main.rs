@@ -1,10 +1,10 @@
 //! The `iop-node` command.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use dataplane::shard::DriverWish;
+use dataplane::{log::LogWriter, shard::DriverWish};
 use iop_node::{
     boot,
     cli::{Cli, Command, Source},
@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("iop-node: {error:#}");
+            // A Node that ends must not wait for whoever reads its log.
+            let _written = LogWriter.write(format!("iop-node: {error:#}\n").as_bytes());
             ExitCode::FAILURE
         }
     }

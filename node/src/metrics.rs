@@ -1,6 +1,7 @@
 //! What a Node counts. Every label has a closed set of values that is registered at the start, so that no peer can make a
 //! series and a series that is 0 is there to be seen.
 
+use dataplane::shard::TaskStats;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use proto::message::ErrorKind;
 
@@ -70,6 +71,11 @@ pub struct Metrics {
     pub gate_busy: IntCounter,
     /// Provider requests that were sent a second time, on a fresh connection (TUN-7).
     pub provider_retries: IntCounter,
+    /// Accepts on the metrics endpoint that failed for want of descriptors or memory.
+    pub accepts_exhausted: IntCounter,
+    log_lines_lost: IntCounter,
+    tasks: IntGauge,
+    task_panics: IntGauge,
 }
 
 impl Metrics {
@@ -129,6 +135,16 @@ impl Metrics {
                 "iop_node_provider_retries_total",
                 "Provider requests that were sent again on a fresh connection.",
             )?,
+            accepts_exhausted: counter(
+                "iop_node_accepts_exhausted_total",
+                "Accepts that failed for want of descriptors or memory.",
+            )?,
+            log_lines_lost: counter(
+                "iop_node_log_lines_lost_total",
+                "Log lines lost because nobody read them or nothing could be written.",
+            )?,
+            tasks: gauge("iop_node_tasks", "Live tasks.")?,
+            task_panics: gauge("iop_node_task_panics", "Tasks that ended by a panic.")?,
             registry: registry.clone(),
         };
         metrics.dials.with_label_values(&["ready"]);
@@ -147,6 +163,12 @@ impl Metrics {
     /// Names the driver that the shard runs on.
     pub fn note_driver(&self, driver: &str) {
         self.info.with_label_values(&[driver]).set(1);
+    }
+
+    /// Takes over the shard's task counts.
+    pub fn observe_tasks(&self, tasks: &TaskStats) {
+        self.tasks.set(i64::try_from(tasks.live()).unwrap_or(i64::MAX));
+        self.task_panics.set(i64::try_from(tasks.panicked()).unwrap_or(i64::MAX));
     }
 
     /// Counts a dial that became ready.
@@ -174,6 +196,7 @@ impl Metrics {
     /// Everything in the Prometheus text format 0.0.4.
     #[must_use]
     pub fn text(&self) -> String {
+        self.log_lines_lost.inc_by(dataplane::log::lost().saturating_sub(self.log_lines_lost.get()));
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
     }
 }

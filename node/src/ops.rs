@@ -3,11 +3,12 @@
 //! One request a connection: the answer says `connection: close`. A scraper comes a few times a minute, so this needs no
 //! keep-alive, and no state of a connection outlives its answer.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
 use dataplane::{
     clock,
+    crowd::Crowd,
     http::{
         h1::{encode, encode::Framing, parse::HeadScan},
         head::{Method, RequestHead},
@@ -18,9 +19,11 @@ use dataplane::{
     time::before,
 };
 
+use futures::future::select;
+
 use crate::adapters::Provider;
 
-/// Connections at a time; a further one is closed without an answer.
+/// Connections at a time; over it the oldest one gives way, so that mute or slow ones keep nobody out.
 pub const CONNECTIONS_MAX: usize = 16;
 /// From accept to the whole head, and again to the last byte of the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,38 +32,22 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// Accepts for ever.
 pub async fn serve(mut listener: Listener, provider: Rc<Provider>) {
-    let open = Rc::new(Cell::new(0));
+    let mut crowd = Crowd::new(CONNECTIONS_MAX);
     loop {
-        let stream = listener.accept().await;
-        if open.get() >= CONNECTIONS_MAX {
+        let Ok(stream) = listener.accept().await else {
+            provider.metrics.accepts_exhausted.inc();
             continue;
-        }
-        let place = Place::take(&open);
+        };
+        let (place, _displaces) = crowd.enter();
         let provider = Rc::clone(&provider);
         spawn_guarded(async move {
-            answer(stream, &provider).await;
-            drop(place);
+            let _over = select(pin!(answer(stream, &provider)), pin!(place.displaced())).await;
         });
     }
 }
 
-/// One of [`CONNECTIONS_MAX`].
-struct Place(Rc<Cell<usize>>);
-
-impl Place {
-    fn take(open: &Rc<Cell<usize>>) -> Self {
-        open.set(open.get() + 1);
-        Self(Rc::clone(open))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
-}
-
 async fn answer(mut stream: Stream, provider: &Provider) {
+    dataplane::panic_point!("node.ops");
     let head = before(clock::now() + REQUEST_TIMEOUT, read_head(&stream)).await;
     let (status, media, body) = match head {
         // Too slow, gone, or not HTTP: nobody to talk to.

@@ -88,6 +88,8 @@ pub struct Bench {
     pub edge: Edge,
     pub provider: Provider,
     pub site: Site,
+    /// Whether a panic of Edge or Node is what the test wants.
+    pub panics: bool,
 }
 
 impl Bench {
@@ -112,7 +114,7 @@ impl Bench {
         let yaml = edge_yaml(yaml().with(provider_yaml(provider_at(&provider.base_url()))));
         let edge = site.edge(&yaml)?;
         let (node, node_ops) = start_node(&site, NODE, &edge.node)?;
-        Ok(Self { node, node_ops, edge, provider, site })
+        Ok(Self { node, node_ops, edge, provider, site, panics: false })
     }
 
     /// A connection of a client.
@@ -189,7 +191,7 @@ impl Drop for Bench {
         for process in [&mut self.node, &mut self.edge.process, &mut self.provider.process] {
             process.kill();
         }
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.panics {
             return;
         }
         for process in [&self.node, &self.edge.process] {

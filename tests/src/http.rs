@@ -80,7 +80,14 @@ impl Raw {
     /// # Errors
     /// Nothing listens.
     pub fn connect(address: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
+        Self::over(TcpStream::connect(address).with_context(|| address.to_owned())?)
+    }
+
+    /// Over a connection that is there already.
+    ///
+    /// # Errors
+    /// It is not there any more.
+    pub fn over(stream: TcpStream) -> anyhow::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;

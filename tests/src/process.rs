@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -131,10 +131,19 @@ impl Process {
     /// # Errors
     /// It does not end in time, or ends by a signal.
     pub fn wait_exit(&mut self, within: Duration) -> anyhow::Result<i32> {
+        let status = self.wait_end(within)?;
+        status.code().with_context(|| format!("{} ended with {status}", self.name))
+    }
+
+    /// Waits for the end, by an exit or by a signal.
+    ///
+    /// # Errors
+    /// It does not end in time.
+    pub fn wait_end(&mut self, within: Duration) -> anyhow::Result<ExitStatus> {
         let deadline = Instant::now() + within;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
-                return status.code().with_context(|| format!("{} ended with {status}", self.name));
+                return Ok(status);
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -35,3 +35,20 @@ pub fn cpu(pid: u32) -> anyhow::Result<Duration> {
     };
     Ok(Duration::from_millis((ticks(14)? + ticks(15)?) * 10))
 }
+
+/// Sets the soft limit of open files of a running process, at most its hard one, and gives what it was.
+///
+/// # Errors
+/// There is no such process, or the limit is over its hard one.
+pub fn limit_fds(pid: u32, soft: u64) -> anyhow::Result<u64> {
+    let pid = libc::pid_t::try_from(pid)?;
+    let mut found = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system call; the pointer is to a live local.
+    let got = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut found) };
+    anyhow::ensure!(got == 0, "{}", std::io::Error::last_os_error());
+    let new = libc::rlimit { rlim_cur: soft, rlim_max: found.rlim_max };
+    // SAFETY: as above.
+    let set = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut()) };
+    anyhow::ensure!(set == 0, "{}", std::io::Error::last_os_error());
+    Ok(found.rlim_cur)
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Fields that one head may have at most, whatever [`Limits::fields`] says.
-pub const MAX_FIELDS: usize = 100;
+pub const MAX_FIELDS: usize = 1000;
 
 /// Bounds of a connection. What reaching each one does stands with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             head_bytes: 64 * 1024,
-            fields: MAX_FIELDS,
+            fields: 100,
             field_bytes: 16 * 1024,
             head_deadline: Duration::from_secs(10),
             keepalive_idle: Duration::from_secs(100),

@@ -3,11 +3,17 @@
 //! Accepting by readiness and a non-blocking accept keeps every accepted connection ours: the runtime's own `accept`
 //! leaks the connection when its future is dropped.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    fs::File,
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Stream, sys};
+use crate::{clock, time::sleep_until_maybe};
 
 /// Pending connections the kernel keeps for us.
 const BACKLOG: i32 = 4096;
@@ -20,7 +26,40 @@ pub struct Listener {
     std: std::net::TcpListener,
     poll: monoio::net::TcpListener,
     backoff: Duration,
-    exhausted: u64,
+    /// Until when nothing is accepted, after the process ran out of descriptors.
+    paused: Option<Instant>,
+    reserve: Reserve,
+}
+
+/// The process, or the system, has no descriptor or no memory left for a connection; it waits in the kernel's backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no descriptor left for a connection")]
+pub struct Exhausted;
+
+/// A descriptor that is held back for one more connection when there are none left.
+#[derive(Debug)]
+enum Reserve {
+    Unwanted,
+    /// Given to a connection, or not to be had yet.
+    Spent,
+    Held(#[expect(dead_code, reason = "held for its descriptor")] File),
+}
+
+impl Reserve {
+    fn refill(&mut self) {
+        if matches!(self, Self::Spent) {
+            *self = File::open("/dev/null").map_or(Self::Spent, Self::Held);
+        }
+    }
+
+    /// Frees the descriptor; whether there was one.
+    fn spend(&mut self) -> bool {
+        let held = matches!(self, Self::Held(_));
+        if held {
+            *self = Self::Spent;
+        }
+        held
+    }
 }
 
 impl Listener {
@@ -53,7 +92,16 @@ impl Listener {
     pub fn open(std: std::net::TcpListener) -> io::Result<Self> {
         std.set_nonblocking(true)?;
         let poll = monoio::net::TcpListener::from_std(std.try_clone()?)?;
-        Ok(Self { std, poll, backoff: BACKOFF.0, exhausted: 0 })
+        Ok(Self { std, poll, backoff: BACKOFF.0, paused: None, reserve: Reserve::Unwanted })
+    }
+
+    /// Holds one descriptor back, so that a connection can be taken here even when the process has none left: for those
+    /// who come to see what is wrong.
+    #[must_use]
+    pub fn with_reserve(mut self) -> Self {
+        self.reserve = Reserve::Spent;
+        self.reserve.refill();
+        self
     }
 
     /// The bound address, with the real port when 0 was asked for.
@@ -64,36 +112,47 @@ impl Listener {
         self.std.local_addr()
     }
 
-    /// How often accepting failed for want of descriptors or memory since the last call.
-    pub fn take_exhausted(&mut self) -> u64 {
-        std::mem::take(&mut self.exhausted)
-    }
-
-    /// Waits for the next connection. May be dropped freely. Backs off by itself from 10 ms to 1 s while descriptors or
-    /// memory are exhausted, instead of spinning.
-    pub async fn accept(&mut self) -> Stream {
+    /// Waits for the next connection. May be dropped freely. After [`Exhausted`] the next call pauses first, from 10 ms up to
+    /// 1 s, instead of spinning; connections wait in the kernel for so long.
+    ///
+    /// # Errors
+    /// [`Exhausted`]; call again.
+    pub async fn accept(&mut self) -> Result<Stream, Exhausted> {
         loop {
+            if self.paused.is_some() {
+                sleep_until_maybe(self.paused).await;
+                self.paused = None;
+            }
+            self.reserve.refill();
             if self.poll.readable(false).await.is_err() {
-                monoio::time::sleep(BACKOFF.0).await;
+                self.pause();
                 continue;
             }
-            match self.std.accept() {
+            let accepted = match self.std.accept() {
+                Err(error) if is_exhaustion(&error) && self.reserve.spend() => self.std.accept(),
+                accepted => accepted,
+            };
+            match accepted {
                 Ok((stream, peer)) => {
                     self.backoff = BACKOFF.0;
                     if let Ok(stream) = open(stream, peer) {
-                        return stream;
+                        return Ok(stream);
                     }
                 }
                 Err(error) if is_exhaustion(&error) => {
-                    self.exhausted += 1;
                     tracing::warn!(%error, pause_ms = self.backoff.as_millis(), "accept failed");
-                    monoio::time::sleep(self.backoff).await;
-                    self.backoff = (self.backoff * 2).min(BACKOFF.1);
+                    self.pause();
+                    return Err(Exhausted);
                 }
                 // Gone before we came: the next readiness tells.
                 Err(_) => {}
             }
         }
+    }
+
+    fn pause(&mut self) {
+        self.paused = Some(clock::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF.1);
     }
 }
 

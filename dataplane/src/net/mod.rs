@@ -3,12 +3,14 @@
 //! A [`Stream`] is owned by one task. Waiting for a peer without a buffer is [`Stream::readable`], which may be dropped
 //! freely; [`Stream::read`] is a completion read whose future must be driven to its end unless the stream is closed with it.
 
+mod descriptors;
 mod dial;
 mod listener;
 mod stream;
 mod sys;
 
+pub use descriptors::{Descriptors, raise_descriptors};
 pub use dial::{DialError, dial};
-pub use listener::Listener;
+pub use listener::{Exhausted, Listener};
 pub use stream::{ReadHalf, Stream, WriteFault, WriteHalf};
-pub(crate) use sys::prepare;
+pub(crate) use sys::{is_writable, prepare};

@@ -17,6 +17,15 @@ pub(crate) fn prepare<S: AsFd>(socket: &S) -> io::Result<()> {
     SockRef::from(socket).set_nonblocking(monoio::utils::is_legacy())
 }
 
+/// Whether a write of one page or less to a file, pipe or socket would go through without waiting, or fail at once.
+pub(crate) fn is_writable(fd: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the pointer is to one live local, as the count says; the call does not wait.
+    #[expect(unsafe_code, reason = "no safe binding of poll in our crates")]
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready > 0
+}
+
 /// Runs `f` with the socket's options.
 pub(super) fn with_socket<S: AsRawFd, T>(socket: &S, f: impl FnOnce(SockRef<'_>) -> T) -> T {
     // SAFETY: `socket` is borrowed for the whole call, so its descriptor stays open.

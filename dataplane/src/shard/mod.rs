@@ -10,7 +10,7 @@ mod spawn;
 use std::{future::Future, io, sync::Arc, thread};
 
 pub use driver::{DriverKind, DriverWish};
-pub use spawn::{TaskStats, spawn_guarded};
+pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
 
 /// What a shard is started with.
 #[derive(Clone, Debug)]

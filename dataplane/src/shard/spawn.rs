@@ -52,17 +52,48 @@ impl Drop for Live {
 /// Runs `future` as a task of this shard. A panic in it is caught, logged by its message and counted; everything the
 /// task owned is dropped, so leases and connections take their usual way out.
 pub fn spawn_guarded<F: Future<Output = ()> + 'static>(future: F) {
-    let stats = STATS.with_borrow(Arc::clone);
+    let stats = task_stats();
     stats.live.fetch_add(1, Relaxed);
     let live = Live(stats);
     #[expect(clippy::disallowed_methods, reason = "this is the guard itself")]
     let _detached = monoio::spawn(async move {
-        let ended = AssertUnwindSafe(future).catch_unwind().await;
-        if let Err(payload) = ended {
-            live.0.panicked.fetch_add(1, Relaxed);
-            tracing::error!(panic = describe(payload.as_ref()), "task ended by a panic");
-        }
+        let _ended = guarded(future).await;
+        drop(live);
     });
+}
+
+/// Runs `future` here, as a part of its task that may fail without the rest: `None` when it panicked, which is logged and
+/// counted as the end of a task by a panic is. What it owned has been dropped then; what it only borrowed must be fit to be
+/// told of the failure.
+pub async fn guarded<F: Future>(future: F) -> Option<F::Output> {
+    let ended = AssertUnwindSafe(future).catch_unwind().await;
+    ended.map_err(|payload| note_panic(payload.as_ref())).ok()
+}
+
+/// As [`guarded`], for a call.
+pub fn guarded_call<T>(call: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|payload| note_panic(payload.as_ref())).ok()
+}
+
+/// The counters of the calling shard.
+#[must_use]
+pub fn task_stats() -> Arc<TaskStats> {
+    STATS.with_borrow(Arc::clone)
+}
+
+/// Makes every panic of the process, on whatever thread, a line of the log.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let thread = std::thread::current();
+        let at = info.location().map(ToString::to_string);
+        let (thread, panic) = (thread.name(), describe(info.payload()));
+        tracing::error!(thread, at, panic, "panicked");
+    }));
+}
+
+fn note_panic(payload: &(dyn Any + Send)) {
+    STATS.with_borrow(|stats| stats.panicked.fetch_add(1, Relaxed));
+    tracing::error!(panic = describe(payload), "task ended by a panic");
 }
 
 fn describe(payload: &(dyn Any + Send)) -> &str {
@@ -71,4 +102,22 @@ fn describe(payload: &(dyn Any + Send)) -> &str {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("not a string")
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_guarded_part_is_counted_and_ends_nothing_else() {
+        let stats = Arc::new(TaskStats::default());
+        install(Arc::clone(&stats));
+        assert_eq!(guarded(async { 7 }).now_or_never(), Some(Some(7)));
+        assert_eq!(guarded(async { panic!("one") }).now_or_never(), Some(None::<()>));
+        assert_eq!(guarded_call(|| -> u8 { panic!("{}", "two") }), None);
+        assert_eq!(guarded_call(|| 8), Some(8));
+        assert_eq!((stats.panicked(), task_stats().panicked()), (2, 2));
+    }
 }

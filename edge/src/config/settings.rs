@@ -133,6 +133,10 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Longest request body in bytes, decoded.
     pub body_bytes: u64,
+    /// Time in which a body must bring its share: the rate below, or its end.
+    pub body_timeout: Duration,
+    /// Least rate of a body in bytes per second; 0 = any progress.
+    pub body_min_rate: u64,
     /// Longest idle time of a client connection between requests.
     pub keepalive_idle: Duration,
     /// Longest time without progress of a write to a client.

@@ -85,6 +85,8 @@ pub struct Limits {
     pub head_fields: Opt<i64>,
     pub head_timeout_ms: Opt<i64>,
     pub body_bytes: Opt<i64>,
+    pub body_timeout_ms: Opt<i64>,
+    pub body_min_rate: Opt<i64>,
     pub keepalive_idle_ms: Opt<i64>,
     pub write_stall_ms: Opt<i64>,
     pub drain_grace_ms: Opt<i64>,

@@ -1,7 +1,8 @@
 //! Drives one request: admission, dispatch, relay, and every way out.
 //!
 //! There is one drop path: whatever ends this future early (client gone, timeout, panic) drops the `Run`, which tells
-//! the Node to stop, and the lease, which returns the slot.
+//! the Node to stop, and the lease, which returns the slot. A panic while it is driven ends the request as any other failure
+//! does.
 
 use std::{
     pin::pin,
@@ -19,6 +20,8 @@ use control::{
 use dataplane::{
     clock,
     http::server::{Connection, Gone},
+    panic_point,
+    shard::guarded,
     time::sleep_until,
 };
 use proto::message::{Header, Operation, TunnelRequest};
@@ -105,7 +108,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Plan) ->
         grant: None,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
-        session.drive().await
+        guarded(session.drive()).await.unwrap_or(WayOut::Refuse(Fault::Internal))
     } else {
         WayOut::Refuse(Fault::QueueFull)
     };
@@ -271,6 +274,7 @@ impl Session<'_> {
             self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
         }
         let Some(lease) = self.attempt.lease() else { return };
+        panic_point!("edge.dispatch");
         let margin = self.shard.settings.openai.response_wait_margin;
         self.run = Some(Run {
             shard: Rc::clone(self.shard),
@@ -314,6 +318,7 @@ impl Session<'_> {
     }
 
     fn relay(&mut self, bytes: &Bytes) {
+        panic_point!("edge.relay");
         if self.downstream.push(bytes)
             && let Some(took) = self.downstream.first_byte()
         {

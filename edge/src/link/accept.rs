@@ -1,19 +1,12 @@
 //! Accepting Nodes: who is not one of ours never gets to a frame.
 
-use std::{
-    collections::VecDeque,
-    net::TcpListener,
-    pin::pin,
-    rc::{Rc, Weak},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::Cell, net::TcpListener, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use control::{input::Input, limits::READY_TIMEOUT};
 use dataplane::{
     clock,
-    local::Latch,
+    crowd::{Crowd, Place},
     net::{Listener, Stream},
     relay::{CloseReason, Established, Link, LinkLimits, accept},
     shard::spawn_guarded,
@@ -42,36 +35,32 @@ pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tls: Arc<Se
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "listen.node cannot be opened on the shard"),
     };
-    let mut going_on: VecDeque<Weak<Latch>> = VecDeque::new();
+    let mut going_on = Crowd::new(HANDSHAKES_MAX);
     loop {
         let stream = {
             let stop = pin!(state.stopping.closed());
             let accepted = pin!(listener.accept());
-            let Either::Left((stream, _)) = select(accepted, stop).await else { return };
-            stream
+            let Either::Left((accepted, _)) = select(accepted, stop).await else { return };
+            accepted
         };
-        state.metrics.accepts_exhausted.inc_by(listener.take_exhausted());
-        going_on.retain(|handshake| handshake.strong_count() > 0);
-        if going_on.len() >= HANDSHAKES_MAX
-            && let Some(oldest) = going_on.pop_front().and_then(|handshake| handshake.upgrade())
-        {
-            state.metrics.handshakes_displaced.inc();
-            oldest.close();
-        }
-        let displaced = Rc::new(Latch::new());
-        going_on.push_back(Rc::downgrade(&displaced));
-        spawn_guarded(admit(Rc::clone(&state), stream, Arc::clone(&tls), displaced));
+        let Ok(stream) = stream else {
+            state.metrics.accepts_exhausted.inc();
+            continue;
+        };
+        let (place, displaces) = going_on.enter();
+        state.metrics.handshakes_displaced.inc_by(u64::from(displaces));
+        spawn_guarded(admit(Rc::clone(&state), stream, Arc::clone(&tls), place));
     }
 }
 
-async fn admit(state: Rc<ShardState>, stream: Stream, tls: Arc<ServerConfig>, displaced: Rc<Latch>) {
+async fn admit(state: Rc<ShardState>, stream: Stream, tls: Arc<ServerConfig>, place: Place) {
     let peer = stream.peer_addr();
     let handshake = Box::pin(accept(stream, tls, clock::now() + HANDSHAKE_TIMEOUT));
-    let ended = match select(handshake, pin!(displaced.closed())).await {
+    let ended = match select(handshake, pin!(place.displaced())).await {
         Either::Left((ended, _)) => ended,
         Either::Right(_) => return,
     };
-    drop(displaced);
+    drop(place);
     match ended {
         Ok(established) => serve(state, established).await,
         Err(error) => {
@@ -107,9 +96,7 @@ async fn serve(state: Rc<ShardState>, established: Established) {
     let handle = link.handle();
     let reason = link.run(stream, early, &mut Router::new(node)).await;
     state.metrics.frames_ignored.inc_by(handle.stats().late);
-    state.metrics.link_closed(reason);
-    tracing::info!(node = %name, connection = id.0, %reason, "node link closed");
-    drop(entry);
+    entry.reason.set(reason);
 }
 
 /// Closes a link that does not register in the time in which a registered one must be ready.
@@ -140,21 +127,27 @@ async fn refuse(mut stream: Stream, mut session: Session) {
 }
 
 /// The link's place in the shard's table. However the link's task ends, control learns that the connection is closed.
-struct Entry(Rc<NodeLink>);
+struct Entry {
+    link: Rc<NodeLink>,
+    /// Why the link closed; a defect, until it is said otherwise.
+    reason: Cell<CloseReason>,
+}
 
 impl Entry {
     fn enter(link: Rc<NodeLink>) -> Self {
         link.state.links.borrow_mut().insert(link.id, Rc::clone(&link));
         link.state.metrics.links.inc();
-        Self(link)
+        Self { link, reason: Cell::new(CloseReason::Internal) }
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let state = &self.0.state;
-        state.links.borrow_mut().remove(&self.0.id);
-        state.metrics.links.dec();
-        state.input(Input::ConnectionClosed { connection: self.0.id });
+        let (link, reason) = (&self.link, self.reason.get());
+        link.state.metrics.link_closed(reason);
+        tracing::info!(node = %link.name, connection = link.id.0, %reason, "node link closed");
+        link.state.links.borrow_mut().remove(&link.id);
+        link.state.metrics.links.dec();
+        link.state.input(Input::ConnectionClosed { connection: link.id });
     }
 }

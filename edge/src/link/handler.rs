@@ -176,6 +176,7 @@ fn unpinned(bytes: bytes::Bytes) -> bytes::Bytes {
 
 impl Handler for Router {
     fn on_incoming(&mut self, incoming: Incoming) {
+        dataplane::panic_point!("edge.link.handler");
         match incoming {
             Incoming::Control(message) => self.control_message(message),
             Incoming::Data { stream, message: Message::TunnelFrame(frame), cost } => {

@@ -8,7 +8,10 @@ pub mod openai_compat;
 
 use std::{cell::Cell, collections::HashMap, rc::Rc};
 
-use dataplane::http::pool::{Pool, PoolLimits};
+use dataplane::{
+    http::pool::{Pool, PoolLimits},
+    shard::task_stats,
+};
 use proto::message::{AdapterConfig, AdapterSettings, NodeConfigPayload};
 use thiserror::Error;
 
@@ -45,6 +48,7 @@ impl Provider {
         ] {
             shown.inc_by(counted.saturating_sub(shown.get()));
         }
+        self.metrics.observe_tasks(&task_stats());
         self.metrics.text()
     }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use dataplane::{clock, time::sleep_until_maybe};
+use dataplane::{clock, panic_point, time::sleep_until_maybe};
 use futures::future::{Either, select};
 use proto::{
     body::{AssembleError, Assembler, Progress, Start},
@@ -54,6 +54,7 @@ pub struct Tunnel {
 impl Tunnel {
     /// Runs the tunnel to its one terminal.
     pub async fn run(mut self, provider: Rc<Provider>) {
+        panic_point!("node.run");
         let deadline = deadline(self.received, self.request.timeout_sec);
         let stopped = async {
             // A cancel and a lost session win a tie against the deadline (PRE-1).

@@ -310,6 +310,7 @@ pub(super) struct Dispatcher(pub(super) Rc<Core>);
 
 impl Handler for Dispatcher {
     fn on_incoming(&mut self, incoming: Incoming) {
+        dataplane::panic_point!("node.session");
         if let Some(incoming) = self.0.register(incoming) {
             self.0.serve(incoming);
         }

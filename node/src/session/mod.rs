@@ -267,6 +267,7 @@ fn broken(reason: CloseReason) -> DialFailure {
 
 /// Builds the adapters and resolves the names of their providers, then says that the Node is ready.
 async fn apply(context: &Context, core: &Core, config: NodeConfigPayload) -> Result<(), DialFailure> {
+    dataplane::panic_point!("node.apply");
     let adapters = AdapterSet::build(&config).map_err(|error| DialFailure::new(Failure::Apply, &error))?;
     context.provider.prepare(&adapters.origins()).await;
     let (usable, all) = adapters.counts();

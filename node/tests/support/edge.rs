@@ -117,7 +117,7 @@ impl Edge {
             let (until, done) = (Rc::clone(&stop), Rc::clone(&closed));
             let mut listener = Listener::open(listener).unwrap();
             spawn_guarded(async move {
-                while let Either::Left((stream, _)) =
+                while let Either::Left((Ok(stream), _)) =
                     select(pin!(listener.accept()), pin!(until.closed())).await
                 {
                     acceptor.take(stream).await;

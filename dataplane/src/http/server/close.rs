@@ -16,8 +16,7 @@ impl Connection {
     /// connection ends is reset instead.
     pub async fn close(mut self) {
         if self.flush().await.is_err() || self.writing == Writing::UntilClose {
-            self.stream.reset_on_close();
-            return;
+            return self.stream.reset_on_close();
         }
         if self.resets {
             // What only a close ends has been written to its end.

@@ -77,7 +77,7 @@ pub enum Gone {
     Deaf,
 }
 
-/// One client connection.
+/// One client connection. Dropped in the middle of a response it leaves the client with a broken end.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
@@ -128,6 +128,11 @@ impl Connection {
             writing: Writing::Done,
             out: Vec::new(),
         }
+    }
+
+    /// Whether a request is there to which nothing has been answered yet.
+    pub fn awaits_answer(&self) -> bool {
+        self.writing == Writing::Waiting && self.out.is_empty()
     }
 
     /// The client's address.

@@ -227,6 +227,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take<H: Handler>(&mut self, cipher: &[u8], handler: &mut H) {
+        crate::panic_point!("link.reader");
         // One allocation at most, whether or not owners still hold slices of the last batch.
         self.plain.reserve(cipher.len());
         let (received, peer_closed) = {
@@ -313,6 +314,7 @@ impl Writer<'_> {
 
     /// Encrypts what is ready behind what is left.
     fn gather(&mut self) {
+        crate::panic_point!("link.writer");
         self.plain.clear();
         self.shared.mux.borrow_mut().poll_transmit(&mut self.plain, LINK_WRITE_BYTES);
         self.encrypt();

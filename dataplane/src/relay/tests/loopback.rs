@@ -67,7 +67,7 @@ impl Edge {
     /// A plain connection: the Edge's end, then the Node's.
     pub(super) async fn sockets(&mut self) -> (Stream, Stream) {
         let (accepted, dialled) = join!(self.listener.accept(), dial(self.address, soon()));
-        (accepted, dialled.unwrap())
+        (accepted.unwrap(), dialled.unwrap())
     }
 
     /// Both ends of a handshake with this Node.

@@ -176,6 +176,18 @@ pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits
             1..=1_073_741_824,
             33_554_432,
         ),
+        body_timeout: context.millis(
+            typed.body_timeout_ms.as_ref(),
+            "limits.body_timeout_ms",
+            1..=DAY_MS,
+            10_000,
+        ),
+        body_min_rate: context.count(
+            typed.body_min_rate.as_ref(),
+            "limits.body_min_rate",
+            0..=1_073_741_824,
+            1024,
+        ),
         keepalive_idle: context.millis(
             typed.keepalive_idle_ms.as_ref(),
             "limits.keepalive_idle_ms",

@@ -61,6 +61,7 @@ pub async fn exchange(
     loop {
         // What the Edge does not take yet stays with the provider.
         has_credit(terminal, credit).await;
+        dataplane::panic_point!("node.adapter");
         match exchange.next().await.map_err(failed)? {
             Some(piece) => pass_on(piece, terminal, credit).await?,
             None => return Ok(()),

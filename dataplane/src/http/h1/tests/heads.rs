@@ -364,6 +364,11 @@ fn large_heads_are_refused_with_431_and_never_buffered_beyond_the_limit() {
     assert!(whole(format!("GET / HTTP/1.1\r\nHost: gw\r\n{}\r\n", fields(99)).as_bytes()).unwrap().is_some());
     refused(format!("GET / HTTP/1.1\r\nHost: gw\r\n{}\r\n", fields(100)).as_bytes(), 431);
     refused(format!("GET / HTTP/1.1\r\nHost: gw\r\n{}\r\n", fields(5000)).as_bytes(), 431);
+    let most = Limits { fields: 1000, ..Limits::default() };
+    for (count, fits) in [(999, true), (1000, false)] {
+        let mut head = BytesMut::from(&*format!("GET / HTTP/1.1\r\nHost: gw\r\n{}\r\n", fields(count)));
+        assert_eq!(request_head(&mut head, &most).is_ok(), fits, "{count} and one more");
+    }
     refused(&with_field(&format!("X: {}", "y".repeat(16 * 1024))), 431);
     refused(format!("GET /{} HTTP/1.1\r\nHost: gw\r\n\r\n", "a".repeat(16 * 1024)).as_bytes(), 431);
     refused(&vec![b'a'; 64 * 1024 + 1], 431);

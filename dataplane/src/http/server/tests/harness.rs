@@ -52,7 +52,7 @@ impl Server {
             loop {
                 let accepted =
                     match select(pin!(listener.accept()), pin!(stop.receive(&mut stopped, 1))).await {
-                        Either::Left((stream, _)) => Some(stream),
+                        Either::Left((accepted, _)) => accepted.ok(),
                         Either::Right(_) => None,
                     };
                 let Some(stream) = accepted else { return };
