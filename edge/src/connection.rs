@@ -183,7 +183,9 @@ impl Client {
                 Ok(Some(head)) => {
                     let _active = Counted::one(&self.state.metrics.requests_active);
                     let _answering = self.state.requests.answering();
-                    match guarded(self.answer(&mut connection, &mut request, head)).await {
+                    // On the heap for as long as it lasts: an idle connection is to be small.
+                    let answer = Box::pin(self.answer(&mut connection, &mut request, head));
+                    match guarded(answer).await {
                         Some(reusable) => reusable,
                         None => self.failed(&mut connection, &request).await,
                     }

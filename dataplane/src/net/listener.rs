@@ -7,8 +7,12 @@ use std::{
     fs::File,
     io,
     net::SocketAddr,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
+
+use futures::future::{Either, select};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -36,9 +40,14 @@ pub struct Listener {
 #[error("no descriptor left for a connection")]
 pub struct Exhausted;
 
+/// A listener of this process has spent its reserve: the next descriptor that is free is for it, and not for a connection
+/// elsewhere.
+static RESERVE_SPENT: AtomicBool = AtomicBool::new(false);
+
 /// A descriptor that is held back for one more connection when there are none left.
 #[derive(Debug)]
 enum Reserve {
+    /// None for this listener.
     Unwanted,
     /// Given to a connection, or not to be had yet.
     Spent,
@@ -46,19 +55,30 @@ enum Reserve {
 }
 
 impl Reserve {
-    fn refill(&mut self) {
-        if matches!(self, Self::Spent) {
-            *self = File::open("/dev/null").map_or(Self::Spent, Self::Held);
+    /// Takes a descriptor back; whether none is missing now.
+    fn refill(&mut self) -> bool {
+        if matches!(self, Self::Spent)
+            && let Ok(file) = File::open("/dev/null")
+        {
+            *self = Self::Held(file);
+            RESERVE_SPENT.store(false, Relaxed);
         }
+        !matches!(self, Self::Spent)
     }
 
     /// Frees the descriptor; whether there was one.
     fn spend(&mut self) -> bool {
         let held = matches!(self, Self::Held(_));
         if held {
+            RESERVE_SPENT.store(true, Relaxed);
             *self = Self::Spent;
         }
         held
+    }
+
+    /// Whether another listener has to be left what is free.
+    fn yields(&self) -> bool {
+        matches!(self, Self::Unwanted) && RESERVE_SPENT.load(Relaxed)
     }
 }
 
@@ -100,7 +120,7 @@ impl Listener {
     #[must_use]
     pub fn with_reserve(mut self) -> Self {
         self.reserve = Reserve::Spent;
-        self.reserve.refill();
+        let _there_now = self.reserve.refill();
         self
     }
 
@@ -123,10 +143,26 @@ impl Listener {
                 sleep_until_maybe(self.paused).await;
                 self.paused = None;
             }
-            self.reserve.refill();
-            if self.poll.readable(false).await.is_err() {
+            // Until the reserve is there again it is asked for while nobody comes.
+            let patience = if self.reserve.refill() { None } else { Some(clock::now() + BACKOFF.0 * 10) };
+            let ready = {
+                let readable = pin!(self.poll.readable(false));
+                match select(readable, pin!(sleep_until_maybe(patience))).await {
+                    Either::Left((ready, _)) => Some(ready.is_ok()),
+                    Either::Right(_) => None,
+                }
+            };
+            match ready {
+                Some(true) => {}
+                Some(false) => {
+                    self.pause();
+                    continue;
+                }
+                None => continue,
+            }
+            if self.reserve.yields() {
                 self.pause();
-                continue;
+                return Err(Exhausted);
             }
             let accepted = match self.std.accept() {
                 Err(error) if is_exhaustion(&error) && self.reserve.spend() => self.std.accept(),

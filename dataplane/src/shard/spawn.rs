@@ -56,18 +56,16 @@ pub fn spawn_guarded<F: Future<Output = ()> + 'static>(future: F) {
     stats.live.fetch_add(1, Relaxed);
     let live = Live(stats);
     #[expect(clippy::disallowed_methods, reason = "this is the guard itself")]
-    let _detached = monoio::spawn(async move {
-        let _ended = guarded(future).await;
-        drop(live);
-    });
+    let _detached = monoio::spawn(guarded(future).map(move |_ended| drop(live)));
 }
 
 /// Runs `future` here, as a part of its task that may fail without the rest: `None` when it panicked, which is logged and
 /// counted as the end of a task by a panic is. What it owned has been dropped then; what it only borrowed must be fit to be
 /// told of the failure.
-pub async fn guarded<F: Future>(future: F) -> Option<F::Output> {
-    let ended = AssertUnwindSafe(future).catch_unwind().await;
-    ended.map_err(|payload| note_panic(payload.as_ref())).ok()
+pub fn guarded<F: Future>(future: F) -> impl Future<Output = Option<F::Output>> {
+    // Combinators and no async block, which would hold the future twice: once as what it captured.
+    let ended = AssertUnwindSafe(future).catch_unwind();
+    ended.map(|ended| ended.map_err(|payload| note_panic(payload.as_ref())).ok())
 }
 
 /// As [`guarded`], for a call.

@@ -108,7 +108,12 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Plan) ->
         grant: None,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
-        guarded(session.drive()).await.unwrap_or(WayOut::Refuse(Fault::Internal))
+        let driven = guarded(session.drive()).await;
+        driven.unwrap_or_else(|| {
+            // What it was about to do with the connection is not known.
+            session.downstream.client.set_draining();
+            WayOut::Refuse(Fault::Internal)
+        })
     } else {
         WayOut::Refuse(Fault::QueueFull)
     };

@@ -7,7 +7,7 @@ use anyhow::Context;
 use iop_tests::{
     ProviderYaml,
     bench::{RECONNECT, SOON, assert_broken_stream, assert_error, eventually, node_status},
-    http::Raw,
+    http::{self, Raw},
 };
 
 use super::place::Place;
@@ -20,22 +20,21 @@ struct Scene {
 
 impl Scene {
     fn start() -> anyhow::Result<Self> {
-        let other = |provider: &ProviderYaml| ProviderYaml {
+        let second = |provider: &ProviderYaml| ProviderYaml {
             id: "p2".to_owned(),
             models: vec!["m2".to_owned()],
+            capacity: 4,
             ..provider.clone()
         };
         let mut place = Place::with(
             |provider| ProviderYaml { capacity: 1, ..provider },
             |edge| {
-                let other = other(&edge.providers[0]);
-                edge.with(other)
+                let second = second(&edge.providers[0]);
+                edge.with(second)
             },
         )?;
         place.bench.panics = true;
-        let mut bystander = place.bench.client()?;
-        let body = iop_tests::http::chat_body("m2", true, "events=150 gap=20ms");
-        bystander.send(iop_tests::http::chat_request(place.bench.site.token(), &body))?;
+        let mut bystander = other(&place, "events=150 gap=20ms")?;
         bystander.wait_for("data:")?;
         Ok(Self { place, bystander })
     }
@@ -58,6 +57,14 @@ impl Scene {
         }
         bench.settles()
     }
+}
+
+/// A stream of the other model.
+fn other(place: &Place, script: &str) -> anyhow::Result<Raw> {
+    let mut client = place.bench.client()?;
+    let body = http::chat_body("m2", true, script);
+    client.send(http::chat_request(place.bench.site.token(), &body))?;
+    Ok(client)
 }
 
 /// One line with the point in it, and the count.
@@ -129,8 +136,8 @@ fn link_panic(point: &str, in_node: bool) -> anyhow::Result<()> {
     streaming.wait_for("data:")?;
     let trap = if in_node { &place.in_node } else { &place.in_edge };
     trap.arm(point)?;
-    // Something has to pass everywhere: a cancelled request does.
-    drop(place.bench.begin(true, "")?);
+    // Something has to pass everywhere: a request does.
+    let _whatever = other(place, "")?;
     trap.sprung(SOON)?;
     for client in [&mut streaming, &mut scene.bystander] {
         let head = client.read_head()?;
@@ -246,8 +253,8 @@ fn a_panic_over_a_request_of_an_operator_breaks_that_request_only() -> anyhow::R
         (&place.in_node, "node.ops", place.node_metrics()),
     ] {
         trap.arm(point)?;
-        assert!(iop_tests::http::get(address, "/metrics", None).is_err(), "{point}");
-        assert_eq!(iop_tests::http::get(address, "/metrics", None)?.status, 200, "{point}");
+        assert!(http::get(address, "/metrics", None).is_err(), "{point}");
+        assert_eq!(http::get(address, "/metrics", None)?.status, 200, "{point}");
     }
     is_told(place, "edge.ops")?;
     scene.goes_on()
