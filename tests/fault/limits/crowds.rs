@@ -188,7 +188,7 @@ fn mute_and_slow_connections_to_the_ops_ports_keep_no_operator_out() -> anyhow::
     let mut crowd: Vec<Quiet> = Vec::new();
     let mut longest = Duration::ZERO;
     for round in 0..150 {
-        for address in [&*edge.ops, place.node_metrics()] {
+        for address in [&*edge.ops, &*place.bench.node_ops] {
             crowd.push(Quiet::connect(address)?);
             crowd.push(ask_and_read_nothing(address, "/metrics")?);
         }
@@ -198,8 +198,8 @@ fn mute_and_slow_connections_to_the_ops_ports_keep_no_operator_out() -> anyhow::
                 (&*edge.ops, "/metrics"),
                 (&*edge.ops, "/healthz"),
                 (&*edge.ops, "/readyz"),
-                (place.node_metrics(), "/metrics"),
-                (place.node_metrics(), "/healthz"),
+                (&*place.bench.node_ops, "/metrics"),
+                (&*place.bench.node_ops, "/healthz"),
             ] {
                 assert_eq!(http::get(address, path, None)?.status, 200, "{path}");
             }

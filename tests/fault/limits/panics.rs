@@ -145,7 +145,9 @@ fn link_panic(point: &str, in_node: bool) -> anyhow::Result<()> {
     }
     assert!(place.bench.outcomes("node_lost")? >= 2.0, "{point}");
     if in_node {
-        eventually(SOON, "the Node counts it", || Ok(place.node_metric("iop_node_task_panics")? == 1.0))?;
+        eventually(SOON, "the Node counts it", || {
+            Ok(place.bench.node_metric("iop_node_task_panics")? == 1.0)
+        })?;
         assert!(place.bench.node.text().contains(point));
     } else {
         is_told(place, point)?;
@@ -205,8 +207,8 @@ fn a_panic_of_a_run_on_the_node_is_a_500_before_the_answer_and_an_error_event_af
     let place = &scene.place;
     place.in_node.arm("node.run")?;
     assert_error(&place.bench.chat(true, "")?, 500, None);
-    eventually(SOON, "the Node counts it", || Ok(place.node_metric("iop_node_task_panics")? == 1.0))?;
-    assert_eq!(place.node_metric("iop_node_runs_total{outcome=\"internal\"}")?, 1.0);
+    eventually(SOON, "the Node counts it", || Ok(place.bench.node_metric("iop_node_task_panics")? == 1.0))?;
+    assert_eq!(place.bench.node_metric("iop_node_runs_total{outcome=\"internal\"}")?, 1.0);
 
     // The bystander passes the next point too.
     let head = scene.bystander.read_head()?;
@@ -218,8 +220,8 @@ fn a_panic_of_a_run_on_the_node_is_a_500_before_the_answer_and_an_error_event_af
     let answer = client.body_of(head)?;
     assert!(!answer.whole && !answer.is_done() && answer.error_events().len() == 1, "{}", answer.text());
     eventually(SOON, "the provider is left alone", || Ok(place.bench.seen("requests_open")? == 0))?;
-    assert_eq!(place.node_metric("iop_node_task_panics")?, 2.0);
-    assert_eq!(place.node_metric("iop_node_runs_in_flight")?, 0.0);
+    assert_eq!(place.bench.node_metric("iop_node_task_panics")?, 2.0);
+    assert_eq!(place.bench.node_metric("iop_node_runs_in_flight")?, 0.0);
     assert_eq!(place.bench.outcomes("internal")?, 2.0);
     let log = place.bench.node.text();
     assert!(
@@ -240,7 +242,7 @@ fn a_panic_while_a_node_joins_is_a_failed_dial_and_it_dials_again() -> anyhow::R
         Ok(bench.node.text().matches("node ready").count() >= 2
             && node_status(&bench.edge)?["connected"] == true)
     })?;
-    assert_eq!(scene.place.node_metric("iop_node_dials_total{outcome=\"broken\"}")?, 1.0);
+    assert_eq!(scene.place.bench.node_metric("iop_node_dials_total{outcome=\"broken\"}")?, 1.0);
     scene.serves()
 }
 
@@ -250,7 +252,7 @@ fn a_panic_over_a_request_of_an_operator_breaks_that_request_only() -> anyhow::R
     let place = &scene.place;
     for (trap, point, address) in [
         (&place.in_edge, "edge.ops", &*place.bench.edge.ops),
-        (&place.in_node, "node.ops", place.node_metrics()),
+        (&place.in_node, "node.ops", &*place.bench.node_ops),
     ] {
         trap.arm(point)?;
         assert!(http::get(address, "/metrics", None).is_err(), "{point}");

@@ -9,10 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use iop_tests::{
     Edge, EdgeYaml, Process, ProviderYaml, Site,
-    bench::{Bench, NODE, RETRY, eventually, provider_at, site, yaml},
+    bench::{self, Bench, NODE, eventually, provider_at, site, yaml},
     http,
     site::path,
 };
@@ -40,7 +39,6 @@ pub(super) struct Place {
     pub(super) bench: Bench,
     pub(super) in_edge: Trap,
     pub(super) in_node: Trap,
-    node_metrics: String,
 }
 
 impl Place {
@@ -56,29 +54,14 @@ impl Place {
         site.set_env("IOP_TEST_PANIC", path(&in_edge.0)?);
         let edge = site.edge(&edge_yaml(yaml().with(provider_yaml(provider_at(&provider.base_url())))))?;
         site.set_env("IOP_TEST_PANIC", path(&in_node.0)?);
-        let more = format!("{RETRY}\nmetrics: {{ listen: \"127.0.0.1:0\" }}");
-        let mut node = site.node_with(NODE, &edge.node, &more)?;
-        node.wait_for("node ready")?;
-        let line = node.line_with("metrics listening")?.context("the Node's metrics endpoint")?;
-        let node_metrics = line.split("address=").nth(1).context("its address")?.trim().to_owned();
-        let bench = Bench { node, edge, provider, site, panics: false };
-        Ok(Self { bench, in_edge, in_node, node_metrics })
+        let (node, node_ops) = bench::start_node(&site, NODE, &edge.node)?;
+        let bench = Bench { node, node_ops, edge, provider, site, panics: false };
+        Ok(Self { bench, in_edge, in_node })
     }
 
     /// Four slots, defaults for the rest.
     pub(super) fn start() -> anyhow::Result<Self> {
         Self::with(|provider| provider, |edge| edge)
-    }
-
-    /// The address of the Node's metrics endpoint.
-    pub(super) fn node_metrics(&self) -> &str {
-        &self.node_metrics
-    }
-
-    /// One of the Node's series.
-    pub(super) fn node_metric(&self, series: &str) -> anyhow::Result<f64> {
-        let text = http::get(&self.node_metrics, "/metrics", None)?.text();
-        http::metric(&text, series).with_context(|| format!("{series} is missing in\n{text}"))
     }
 
     /// Tasks that ended by a panic, on all shards of the Edge.
@@ -119,7 +102,7 @@ pub(super) fn start_limited(
     (soft, hard): (u64, u64),
 ) -> anyhow::Result<Process> {
     let mut command = Command::new(site.program(program));
-    command.args(args).env("IOP_DRIVER", iop_tests::bench::driver().unwrap_or_default());
+    command.args(args).env("IOP_DRIVER", bench::driver().unwrap_or_default());
     let limit = move || {
         let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
         // SAFETY: plain system call.
