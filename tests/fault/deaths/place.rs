@@ -53,7 +53,12 @@ impl Place {
         let mut node = site.start("node", "iop-node", &["run", "--join", path(&join)?])?;
         node.wait_for("node ready")?;
         let node_ops = node_ops(&node)?;
-        Ok(Self { bench: Bench { node, node_ops, edge, provider, site }, config, join, provider: listen })
+        Ok(Self {
+            bench: Bench { node, node_ops, edge, provider, site, panics: false },
+            config,
+            join,
+            provider: listen,
+        })
     }
 
     /// `kill -9`, and the certainty that it had not died before.

@@ -16,7 +16,8 @@ impl Connection {
     /// connection ends is reset instead.
     pub async fn close(mut self) {
         if self.flush().await.is_err() || self.writing == Writing::UntilClose {
-            return self.stream.reset_on_close();
+            self.stream.reset_on_close();
+            return;
         }
         if self.resets {
             // What only a close ends has been written to its end.

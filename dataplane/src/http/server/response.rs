@@ -67,6 +67,7 @@ impl Connection {
         if self.writing == Writing::UntilClose {
             // From now on, not when it is cut: a process that is killed cannot do it any more.
             self.stream.reset_on_close();
+            self.resets = true;
         }
         let close = !self.persist;
         let date = head.headers.get("date").is_none().then(date::now);
