@@ -27,6 +27,9 @@ use crate::{
 /// Bodies over this are refused.
 pub(super) const MAX_BODY: usize = 100_000;
 
+/// More than a client takes that reads nothing, less than the sockets hold.
+pub(super) const UNREAD: usize = 400 * 1024;
+
 /// Longest wait of a test for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -187,6 +190,7 @@ impl Routes {
             "/until-close" => {
                 connection.begin(&ResponseHead::new(200), ResponseBody::UntilClose);
                 connection.push(b"part");
+                connection.push(&vec![b'x'; UNREAD]);
                 let _sent = connection.flush().await;
                 connection.finish();
             }
