@@ -50,7 +50,7 @@ const DESCRIPTORS_RESERVED: u64 = 256;
 /// The usual limit, where the kernel does not tell.
 const DESCRIPTORS_DEFAULT: u64 = 1024;
 /// How long a port that is in use at the start is waited for.
-const PORT_PATIENCE: Duration = Duration::from_secs(2);
+const PORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long threads may take to end once everything is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long requests that outlast the drain may take to tell their clients.
@@ -236,9 +236,13 @@ fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let until = clock::now() + PORT_PATIENCE;
+    let mut told = false;
     loop {
         match Listener::probe(address) {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && clock::now() < until => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%key, %address, patience_s = PORT_PATIENCE.as_secs(), "address in use, waiting");
+                }
                 std::thread::park_timeout(Duration::from_millis(50));
             }
             probed => return probed.with_context(|| format!("{key}: cannot listen on {address}")),
