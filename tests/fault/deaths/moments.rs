@@ -80,6 +80,30 @@ fn an_answer_that_only_a_close_ends_and_that_stops_in_its_json_is_reset_when_the
     place.balances()
 }
 
+// req: PRE-2
+#[test]
+fn what_a_dead_edge_asked_for_is_dropped_at_once_also_in_a_long_prefill() -> anyhow::Result<()> {
+    let mut place = Place::start(|edge| edge)?;
+    for _ in 0..5 {
+        let mut clients = Vec::new();
+        for slot in 0..SLOTS {
+            clients.push(place.bench.begin(slot % 2 == 0, "late-head prefill=600s")?);
+        }
+        eventually(SOON, "all of them run", || Ok(place.bench.seen("requests_open")? == SLOTS as u64))?;
+        place.kill(Victim::Edge)?;
+        eventually(SOON, "the provider is left alone", || Ok(place.bench.seen("requests_open")? == 0))?;
+        place.revive(Victim::Edge)?;
+        // Not one of their slots is missing.
+        let asks = [Ask { script: "prefill=20ms events=5", ..STREAM }; SLOTS];
+        for seen in together(&place, &asks)? {
+            let Seen::Answer(answer) = seen else { anyhow::bail!("{seen:?}") };
+            ensure!(answer.whole && answer.is_done(), "{} {}", answer.head, answer.text());
+        }
+        place.balances()?;
+    }
+    Ok(())
+}
+
 // req: API-1, FEN-6
 #[test]
 fn a_node_that_dies_while_the_edge_stops_fails_its_streams_and_holds_nobody_up() -> anyhow::Result<()> {

@@ -231,7 +231,7 @@ fn a_hundred_deaths_of_the_provider_fail_what_it_had_and_what_finds_nobody_there
     Ok(())
 }
 
-// req: API-1, PRE-2, SUP-2, SUP-6
+// req: API-1, SUP-2, SUP-6
 #[test]
 fn a_hundred_deaths_of_the_edge_leave_no_answer_that_looks_whole_and_is_not() -> anyhow::Result<()> {
     let report = a_hundred_deaths(Victim::Edge)?;
