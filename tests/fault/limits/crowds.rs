@@ -164,6 +164,12 @@ fn mute_connections_on_the_node_port_keep_no_node_out_and_end_by_themselves() ->
     assert!(answer.is_done() && answer.whole, "{}", answer.text());
     let displaced = metric(&edge, "iop_edge_node_handshakes_displaced_total")?;
     let bound = 256 * iop_tests::bench::shards();
+    eventually(SOON, "the oldest ones gave way", || {
+        Ok(mute.iter_mut().filter_map(|mute| mute.look().then_some(())).count() >= MUTE / 2)
+    })?;
+    // Those whose handshake ran out of time live for 5 s.
+    let soonest = mute.iter().filter_map(Quiet::lived).min();
+    assert!(soonest.is_some_and(|lived| lived < Duration::from_millis(4500)), "{soonest:?}");
     assert!(displaced >= (MUTE - bound) as f64 / 2.0, "{displaced} gave way");
     eventually(3 * SOON, "each ends at the handshake's limit", || {
         Ok(mute.iter_mut().chain(&mut late).fold(true, |all, mute| mute.look() & all))

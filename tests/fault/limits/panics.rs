@@ -159,6 +159,10 @@ fn link_panic(point: &str, in_node: bool) -> anyhow::Result<()> {
         Ok(bench.node.text().matches("node ready").count() >= 2
             && node_status(&bench.edge)?["connected"] == true)
     })?;
+    // The runs were lost with their link, and not only when the Node took its own place.
+    let log = bench.edge.process.text();
+    let (fenced, back) = (log.find("node fenced"), log.rfind("node link up"));
+    assert!(fenced.is_some() && fenced < back, "{point}: {log}");
     eventually(SOON, "the provider is left alone", || Ok(bench.seen("requests_open")? == 0))?;
     scene.serves()
 }
