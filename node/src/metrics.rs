@@ -1,7 +1,7 @@
 //! What a Node counts. Every label has a closed set of values that is registered at the start, so that no peer can make a
 //! series and a series that is 0 is there to be seen.
 
-use dataplane::shard::TaskStats;
+use dataplane::{http::client::abort::Return, shard::TaskStats};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use proto::message::ErrorKind;
 
@@ -57,6 +57,9 @@ pub struct Metrics {
     /// Executions that hold an adapter's gate or wait for their body.
     pub runs_in_flight: IntGauge,
     runs: IntCounterVec,
+    /// Those of them that were stopped and whose provider has not returned yet.
+    pub runs_aborting: IntGauge,
+    aborts: IntCounterVec,
     /// TCP connections to providers, idle ones too.
     pub provider_connections: IntGauge,
     /// Reads from providers that brought something.
@@ -116,6 +119,15 @@ impl Metrics {
             dials: vec("iop_node_dials_total", "Dials of the Edge, by how they ended.", "outcome")?,
             runs_in_flight: gauge("iop_node_runs_in_flight", "Executions that are not at their end.")?,
             runs: vec("iop_node_runs_total", "Executions, by how they ended.", "outcome")?,
+            runs_aborting: gauge(
+                "iop_node_runs_aborting",
+                "Stopped executions whose provider has not returned yet.",
+            )?,
+            aborts: vec(
+                "iop_node_aborts_total",
+                "Stopped executions that a provider may have been at work on, by how it returned.",
+                "return",
+            )?,
             provider_connections: gauge(
                 "iop_node_provider_connections",
                 "TCP connections to providers, idle ones too.",
@@ -150,6 +162,9 @@ impl Metrics {
         metrics.dials.with_label_values(&["ready"]);
         for failure in Failure::ALL {
             metrics.dials.with_label_values(&[failure.label()]);
+        }
+        for returned in Return::ALL {
+            metrics.aborts.with_label_values(&[returned.label()]);
         }
         for outcome in [RunOutcome::Completed, RunOutcome::SessionLost] {
             metrics.runs.with_label_values(&[outcome.label()]);
@@ -187,6 +202,17 @@ impl Metrics {
         self.runs.with_label_values(&[outcome.label()]).inc();
     }
 
+    /// Counts the end of an abort.
+    pub fn note_abort(&self, returned: Return) {
+        self.aborts.with_label_values(&[returned.label()]).inc();
+    }
+
+    /// Aborts that ended so, since the start.
+    #[must_use]
+    pub fn aborts(&self, returned: Return) -> u64 {
+        self.aborts.with_label_values(&[returned.label()]).get()
+    }
+
     /// Executions that ended so, since the start.
     #[must_use]
     pub fn runs(&self, outcome: RunOutcome) -> u64 {
@@ -217,6 +243,10 @@ mod tests {
             "iop_node_runs_in_flight 0",
             "iop_node_runs_total{outcome=\"completed\"} 0",
             "iop_node_runs_total{outcome=\"busy\"} 0",
+            "iop_node_runs_aborting 0",
+            "iop_node_aborts_total{return=\"confirmed\"} 0",
+            "iop_node_aborts_total{return=\"still_sending\"} 0",
+            "iop_node_aborts_total{return=\"unconfirmed\"} 0",
             "iop_node_provider_connections 0",
             "iop_node_provider_reads_total 0",
             "iop_node_provider_read_bytes_total 0",

@@ -6,10 +6,14 @@ mod support;
 use std::io::{Read, Write};
 
 use bytes::Bytes;
+use dataplane::{
+    clock,
+    http::client::abort::{CLOSE_GRACE, Return},
+};
 use iop_node::metrics::RunOutcome;
 use proto::message::{ErrorKind, Header, Operation, TunnelFrameKind, TunnelRequest};
 use support::{
-    PATIENCE,
+    PATIENCE, QUIET,
     certs::Pki,
     edge::Edge,
     node::{Node, Setup, chat, config},
@@ -150,10 +154,10 @@ fn a_full_gate_answers_busy_before_the_provider_is_called() {
     assert!(node.metrics.text().contains("iop_node_gate_busy_total 1"));
 }
 
-// req: CAN-1, TUN-4
+// req: CAN-1, TUN-4, PRE-3
 #[test]
-fn a_cancel_closes_the_providers_connection_and_ends_that_run_only() {
-    let (edge, _node, provider) = ready(2);
+fn a_cancel_ends_that_run_only_and_not_before_its_provider_has_returned() {
+    let (edge, node, provider) = ready(2);
     edge.open(chat(1, "{\"n\":1}"), Bytes::new());
     let mut first = provider.call();
     edge.open(chat(2, "{\"n\":2}"), Bytes::new());
@@ -163,10 +167,18 @@ fn a_cancel_closes_the_providers_connection_and_ends_that_run_only() {
     assert!(matches!(edge.frame().kind, TunnelFrameKind::Body(_)));
     edge.cancel(77);
     edge.cancel(1);
+    // It is told, and still at work: nothing new comes to it.
+    let working = first.wait_for_close();
+    edge.is_quiet();
+    edge.open(chat(3, "{}"), Bytes::new());
+    assert_eq!(edge.response(3).result.unwrap_err().kind, ErrorKind::Busy);
+    edge.cancel(1);
+    assert!(node.metrics.text().contains("iop_node_runs_aborting 1"));
+    drop(working);
     let last = edge.frame();
     assert_eq!(last.stream, 1);
     assert!(matches!(last.kind, TunnelFrameKind::Error(error) if error.kind == ErrorKind::Cancelled));
-    first.wait_for_close();
+    assert_eq!(node.metrics.aborts(Return::Confirmed), 1);
     edge.cancel(1);
     edge.is_quiet();
     second.answer("200 OK", "two");
@@ -179,9 +191,28 @@ fn the_hard_deadline_is_an_error_of_its_own() {
     let (edge, _node, provider) = ready(1);
     edge.open(TunnelRequest { timeout_sec: 1, ..chat(1, "{}") }, Bytes::new());
     let call = provider.call();
+    drop(call.wait_for_close());
     let error = edge.response(1).result.unwrap_err();
     assert_eq!((error.kind, error.failure), (ErrorKind::Deadline, None));
-    call.wait_for_close();
+}
+
+// req: PRE-3, POL-11
+#[test]
+fn a_provider_that_ignores_the_end_keeps_its_place_for_the_close_grace_and_no_longer() {
+    let (edge, node, provider) = ready(1);
+    edge.open(chat(1, "{}"), Bytes::new());
+    let call = provider.call();
+    edge.cancel(1);
+    let told = clock::now();
+    let _at_work = call.wait_for_close();
+    edge.open(chat(2, "{}"), Bytes::new());
+    assert_eq!(edge.response(2).result.unwrap_err().kind, ErrorKind::Busy);
+    assert_eq!(edge.response(1).result.unwrap_err().kind, ErrorKind::Cancelled);
+    assert!(clock::now() - told >= CLOSE_GRACE - QUIET, "{:?}", clock::now() - told);
+    assert_eq!(node.metrics.aborts(Return::Unconfirmed), 1);
+    edge.open(chat(3, "{}"), Bytes::new());
+    provider.call().answer("200 OK", "free");
+    assert_eq!(&edge.response(3).body[..], b"free");
 }
 
 // req: WIR-9
@@ -248,7 +279,7 @@ fn a_slow_client_stops_its_provider_and_delays_nobody_else() {
     assert_eq!(rest.result, Ok(()));
     writer.join().unwrap();
     // The connection was kept for the next request.
-    stream.set_read_timeout(Some(support::QUIET)).unwrap();
+    stream.set_read_timeout(Some(QUIET)).unwrap();
     assert!(stream.read(&mut [0]).is_err());
 }
 
@@ -370,9 +401,9 @@ fn a_cancel_at_any_moment_leaves_nothing_behind_for_the_next_request() {
         let mut call = provider.call();
         call.say(&said[..at]);
         edge.cancel(stream);
+        drop(call.wait_for_close());
         let response = edge.response(stream);
         assert_eq!(response.result.unwrap_err().kind, ErrorKind::Cancelled, "cancelled after {at} bytes");
-        call.wait_for_close();
         edge.open(chat(stream + 1, "{}"), Bytes::new());
         let mut next = provider.call();
         next.say("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nnext");

@@ -136,19 +136,23 @@ fn a_crowd_that_leaves_at_once_leaves_nothing_behind() -> anyhow::Result<()> {
     eventually(SOON, "no connection is open", || Ok(bench.metric("iop_edge_client_connections")? == 0.0))
 }
 
-// req: POL-11
+// req: POL-11, PRE-3
 #[test]
-fn a_provider_that_ignores_the_abort_gets_the_slot_back_when_the_node_has_ended_the_run() -> anyhow::Result<()>
+fn the_slot_of_a_client_that_left_is_free_when_the_provider_has_returned_and_not_before() -> anyhow::Result<()>
 {
     let bench = Bench::one_slot()?;
-    let mut client = bench.begin(true, "events=1000 gap=5ms ignore-abort=60s")?;
+    let mut client = bench.begin(true, "events=1000 gap=5ms ignore-abort=1500ms")?;
     client.wait_for("data:")?;
     drop(client);
     eventually(SOON, "the abort is seen", || Ok(bench.seen("aborts_seen")? == 1))?;
-    // The Node has closed its connection and said so; what the provider makes of it is in its own hands.
-    eventually(SOON, "the slot is free", || Ok(bench.metric("iop_edge_leases")? == 0.0))?;
-    assert_eq!(bench.chat(false, "")?.status, 200);
-    Ok(())
+    let seen = Instant::now();
+    assert_eq!(bench.metric("iop_edge_leases_cancelling")?, 1.0);
+    let mut next = bench.begin(false, "")?;
+    // It is asked only when the provider has returned.
+    eventually(SOON, "the next one runs", || Ok(bench.seen("requests_started")? == 2))?;
+    assert!(seen.elapsed() >= Duration::from_millis(1200), "{:?}", seen.elapsed());
+    assert_eq!(next.answer()?.status, 200);
+    bench.settles()
 }
 
 /// RFC 9112 section 9.6 lets a server take a half-close for an end; what must not happen is a run that nobody stops.

@@ -11,7 +11,10 @@ use std::{
 use bytes::BytesMut;
 
 use super::{
-    client::{self, ClientError, Conn, Exchange, Outgoing, RECEIVE_MAX, Request, Wire},
+    client::{
+        self, Abandoned, ClientError, Conn, Custody, Exchange, Outgoing, RECEIVE_MAX, Request, Wire,
+        abort::Return,
+    },
     limits::Limits,
 };
 use crate::{clock, local::Latch, net::dial, shard::spawn_guarded, time::before};
@@ -201,20 +204,27 @@ impl Pool {
     }
 
     /// Sends `request` and waits for the head of its answer, for as long as it takes: the deadline is the caller's, who
-    /// drops the future. That closes the connection.
+    /// drops the future. The connection goes into `custody` then, if the provider has got all of the request and so may be
+    /// at work on it; before that it is reset.
     ///
     /// A body over 64 KiB is written in parts, and an answer of 300 or more that comes meanwhile ends the upload.
     ///
     /// # Errors
     /// No whole head came. A request on a reused connection that failed before any byte of an answer has been tried once
     /// more on a fresh one by then (TUN-7).
-    pub async fn send(&self, key: &Key, request: &Outgoing<'_>) -> Result<Exchange, ClientError> {
+    pub async fn send(
+        &self,
+        key: &Key,
+        request: &Outgoing<'_>,
+        custody: &Custody,
+    ) -> Result<Exchange, ClientError> {
         let Inner { limits, http, counters, .. } = &*self.inner;
+        let bounds = (http, limits.write_stall);
         let request = Request::encode(key, request)?;
         let mut retried = false;
         if let Some(conn) = self.take(key) {
             add(&counters.reused, 1);
-            match client::attempt(self, conn, &request, http, limits.write_stall).await {
+            match client::attempt(self, conn, &request, bounds, custody).await {
                 Ok(mut exchange) => {
                     exchange.reused = true;
                     return Ok(exchange);
@@ -229,13 +239,18 @@ impl Pool {
         }
         let stream = dial(key.address, clock::now() + limits.connect_timeout).await?;
         let conn = Conn::new(Wire::Plain(stream), key.clone(), Rc::clone(counters));
-        match client::attempt(self, conn, &request, http, limits.write_stall).await {
+        match client::attempt(self, conn, &request, bounds, custody).await {
             Ok(mut exchange) => {
                 exchange.retried = retried;
                 Ok(exchange)
             }
             Err(failed) => Err(failed.error),
         }
+    }
+
+    /// As [`Abandoned::returned`].
+    pub async fn returned(&self, abandoned: Abandoned) -> Return {
+        abandoned.returned(&self.inner.scratch).await
     }
 
     /// Closes every idle connection, for a configuration that has gone out of use. Running exchanges go on.

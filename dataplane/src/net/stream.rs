@@ -86,6 +86,11 @@ impl Stream {
         async move { shared.get().readable(false).await }
     }
 
+    /// A second hold on the same socket, which stays open until both are dropped.
+    pub(crate) fn share(&self) -> Self {
+        Self { shared: self.shared.clone(), peer: self.peer }
+    }
+
     /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer

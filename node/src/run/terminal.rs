@@ -91,6 +91,16 @@ impl Terminal {
         self.link.release(self.stream, bytes);
     }
 
+    /// The run is stopped for this reason: what waits to be sent is thrown away where it is of no use any more (STL-9). The end
+    /// is still to come.
+    pub fn fence(&self, failure: &Failed) {
+        if let Failed::Error(kind, _) = failure
+            && overtakes_body(*kind)
+        {
+            self.link.discard(self.stream);
+        }
+    }
+
     /// Ends the run. The place at the gate is free before the Edge can know of the end.
     pub fn end(mut self, result: Result<(), Failed>) {
         self.finish(result);
@@ -122,9 +132,6 @@ impl Terminal {
             Ok(()) => TunnelFrameKind::End,
             Err(Failed::SessionLost) => return self.link.close(self.stream),
             Err(Failed::Error(kind, message)) => {
-                if overtakes_body(kind) {
-                    self.link.discard(self.stream);
-                }
                 TunnelFrameKind::Error(ExecutionError { kind, message, failure: None })
             }
         };

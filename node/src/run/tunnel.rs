@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   request ─▶ body whole? ─▶ provider exchange ─▶ END | ERROR
-//!        └──────────┴───────────────┴── cancel, session lost, deadline: the exchange is dropped, ERROR
+//!        └──────────┴───────────────┴── cancel, session lost, deadline ─▶ provider returns ─▶ ERROR
 //! ```
+//!
+//! Whatever stops a run drops its exchange at the point where it is; a provider that may be at work by then is told, and keeps
+//! the run's place until it has returned (see [`abort`](super::abort)).
 
 use std::{
     cell::Cell,
@@ -13,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use dataplane::{clock, panic_point, time::sleep_until_maybe};
+use dataplane::{clock, http::client::Custody, panic_point, time::sleep_until_maybe};
 use futures::future::{Either, select};
 use proto::{
     body::{AssembleError, Assembler, Progress, Start},
@@ -22,6 +25,7 @@ use proto::{
 };
 
 use super::{
+    abort,
     assembly::Reservation,
     control::{RunControl, Stop},
     terminal::{Failed, Terminal},
@@ -30,7 +34,7 @@ use crate::adapters::{
     Adapter, Kind, Provider,
     openai_compat::{
         Prepared,
-        exchange::{Upload, exchange},
+        exchange::{Downstream, Upload, exchange},
     },
 };
 
@@ -68,13 +72,22 @@ impl Tunnel {
         let body = std::mem::take(&mut self.request.body);
         self.request.headers = Vec::new();
         let reservation = self.reservation.take();
-        let result = {
-            let work = self.execute(prepared, body, reservation, &provider);
+        let custody = Custody::default();
+        let ended = {
+            let work = self.execute(prepared, Upload { body, reservation }, &provider, &custody);
             match select(pin!(stopped), pin!(work)).await {
-                Either::Left((failure, _)) => Err(failure),
-                Either::Right((result, _)) => result,
+                Either::Left((failure, _)) => Either::Left(failure),
+                Either::Right((result, _)) => Either::Right(result),
             }
-            // Whatever the exchange held is dropped here, its connection closed unless it ended cleanly.
+            // Whatever the exchange held is dropped here, but for the connection that it leaves in custody.
+        };
+        let result = match ended {
+            Either::Left(failure) => {
+                self.terminal.fence(&failure);
+                abort::provider_returns(&provider, &custody).await;
+                Err(failure)
+            }
+            Either::Right(result) => result,
         };
         let (run, stream) = (self.request.run_id.as_str(), self.request.stream);
         match &result {
@@ -87,17 +100,19 @@ impl Tunnel {
     async fn execute(
         &self,
         prepared: Result<Prepared, Failed>,
-        first: Bytes,
-        reservation: Option<Reservation>,
+        first: Upload,
         provider: &Provider,
+        custody: &Custody,
     ) -> Result<(), Failed> {
         let prepared = prepared?;
-        let body = match Assembler::new(self.request.body_bytes, first, BODY_BYTES_MAX).map_err(invalid)? {
+        let Upload { body, reservation } = first;
+        let body = match Assembler::new(self.request.body_bytes, body, BODY_BYTES_MAX).map_err(invalid)? {
             Start::Complete(body) => body,
             Start::Partial(assembler) => self.assemble(assembler).await?,
         };
-        exchange(provider, &prepared, Upload { body, reservation }, &self.terminal, &self.control.credit)
-            .await
+        let upload = Upload { body, reservation };
+        let downstream = Downstream { terminal: &self.terminal, credit: &self.control.credit };
+        exchange(provider, &prepared, upload, downstream, custody).await
     }
 
     /// Puts the body together, giving credit back as its parts are copied.

@@ -49,14 +49,16 @@ impl Call {
         self.stream
     }
 
-    /// Waits until the Node closes the connection.
-    pub fn wait_for_close(mut self) {
+    /// Waits until the Node closes the connection, or its half of it. What is given back is still open on this side: its drop
+    /// is the provider's return.
+    pub fn wait_for_close(mut self) -> TcpStream {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
             Ok(_) => assert!(rest.is_empty(), "unexpected bytes"),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
         }
+        self.stream
     }
 }
 

@@ -173,6 +173,10 @@ impl Script {
                 self.ignore_abort = d.pause(Unit::Milli)?;
                 return Ok(true);
             }
+            "deaf" => {
+                self.deaf = d.flag()?;
+                return Ok(true);
+            }
             "connection-close" => d.flag().map(|_| After::AnnouncedClose)?,
             "drop-next-reused" => d.flag().map(|_| After::DropNext)?,
             "close-after-response" => {
@@ -379,6 +383,7 @@ mod tests {
         {
             assert_eq!(Script::parse(text).unwrap().body, body, "{text}");
         }
+        assert!(Script::parse("deaf").unwrap().deaf && !Script::default().deaf);
         let http10 = Script::parse("http10").unwrap();
         assert!(http10.http10 && http10.framing == Some(Framing::CloseDelimited));
     }

@@ -207,6 +207,7 @@ async fn give(
     mut reply: Reply,
     steps: Option<&Semaphore>,
 ) -> Next {
+    wire.set_deaf(reply.script.deaf);
     let mut player = Player { wire, script: &reply.script, head, body, open: &mut reply.open, steps };
     match player.play(&reply.subject).await {
         Ok(ending) => {

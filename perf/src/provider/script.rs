@@ -248,6 +248,8 @@ pub struct Script {
     pub fault_delay: Duration,
     /// How long the request goes on as open after its peer has left.
     pub ignore_abort: Duration,
+    /// The peer's leaving is noticed by a write that fails and by nothing else.
+    pub deaf: bool,
     /// What becomes of the connection.
     pub after: After,
 }
@@ -290,6 +292,7 @@ impl Default for Script {
             fault: None,
             fault_delay: Duration::ZERO,
             ignore_abort: Duration::ZERO,
+            deaf: false,
             after: After::Keep,
         }
     }

@@ -48,13 +48,20 @@ pub enum ReadError {
 pub struct Wire {
     stream: TcpStream,
     input: BytesMut,
+    /// Whether only a failing write tells that the peer has left.
+    deaf: bool,
 }
 
 impl Wire {
     /// Takes over an accepted connection.
     #[must_use]
     pub fn new(stream: TcpStream) -> Self {
-        Self { stream, input: BytesMut::with_capacity(4096) }
+        Self { stream, input: BytesMut::with_capacity(4096), deaf: false }
+    }
+
+    /// Whether from now on only a failing write tells that the peer has left, as with servers that do not look.
+    pub fn set_deaf(&mut self, deaf: bool) {
+        self.deaf = deaf;
     }
 
     /// The next request, head and body. `idle` limits the wait for the first byte of the head; zero is no
@@ -138,7 +145,7 @@ impl Wire {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     tokio::select! {
                         ready = self.stream.writable() => ready.map_err(|_| Gone)?,
-                        Gone = watch(&self.stream, &mut self.input) => return Err(Gone),
+                        Gone = watch(&self.stream, &mut self.input, self.deaf) => return Err(Gone),
                     }
                 }
                 Err(_) => return Err(Gone),
@@ -179,13 +186,13 @@ impl Wire {
     pub async fn pause(&mut self, deadline: Instant) -> Result<(), Gone> {
         tokio::select! {
             () = sleep_until(deadline) => Ok(()),
-            Gone = watch(&self.stream, &mut self.input) => Err(Gone),
+            Gone = watch(&self.stream, &mut self.input, self.deaf) => Err(Gone),
         }
     }
 
     /// Waits until the peer has left.
     pub async fn stall(&mut self) -> Gone {
-        watch(&self.stream, &mut self.input).await
+        watch(&self.stream, &mut self.input, self.deaf).await
     }
 
     /// Ends the connection with a reset instead of a close.
@@ -208,8 +215,11 @@ impl Wire {
     }
 }
 
-/// Reads ahead until the peer leaves; it never returns while the peer stays.
-async fn watch(stream: &TcpStream, input: &mut BytesMut) -> Gone {
+/// Reads ahead until the peer leaves; it never returns while the peer stays, nor when `deaf`.
+async fn watch(stream: &TcpStream, input: &mut BytesMut, deaf: bool) -> Gone {
+    if deaf {
+        return std::future::pending().await;
+    }
     loop {
         if input.len() >= READ_AHEAD_BYTES_MAX {
             return std::future::pending().await;

@@ -395,6 +395,22 @@ fn a_peer_that_leaves_is_noticed_in_every_phase() {
 }
 
 #[test]
+fn a_deaf_reply_goes_on_until_a_write_fails() {
+    let address = start(config(""));
+    let mut client = Client::connect(address);
+    client.chat("events=20 gap=5ms deaf", true);
+    client.0.shutdown(std::net::Shutdown::Write).unwrap();
+    let (bytes, _) = client.read_all(PATIENCE);
+    assert!(String::from_utf8(bytes).unwrap().ends_with("0\r\n\r\n"));
+    let mut client = Client::connect(address);
+    client.chat("events=1000000 gap=5ms deaf", true);
+    stats_when(address, |stats| stats["requests_open"] == 1);
+    client.leave();
+    let stats = stats_when(address, |stats| stats["requests_open"] == 0);
+    assert_eq!((&stats["requests_completed"], &stats["aborts_seen"]), (&1.into(), &1.into()));
+}
+
+#[test]
 fn an_ignored_abort_stays_open_for_its_time() {
     let address = start(config(""));
     let mut client = Client::connect(address);

@@ -4,6 +4,7 @@ use std::{cell::RefCell, future::Future, io, rc::Rc, time::Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use super::custody::Custody;
 use crate::{
     http::pool::{Counters, Key},
     net::{Stream, WriteFault},
@@ -23,7 +24,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    async fn readable(&self) -> io::Result<()> {
+    pub(super) async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.readable().await,
         }
@@ -36,9 +37,30 @@ impl Wire {
         }
     }
 
-    fn try_read(&self, buffer: &mut BytesMut, max: usize) -> io::Result<Option<usize>> {
+    pub(super) fn try_read(&self, buffer: &mut BytesMut, max: usize) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(stream) => stream.try_read(buffer, max),
+        }
+    }
+
+    /// As [`Stream::shutdown_write`].
+    pub(super) fn shutdown_write(&self) {
+        match self {
+            Self::Plain(stream) => stream.shutdown_write(),
+        }
+    }
+
+    /// As [`Stream::reset_on_close`].
+    pub(super) fn reset_on_close(&self) {
+        match self {
+            Self::Plain(stream) => stream.reset_on_close(),
+        }
+    }
+
+    /// As [`Stream::share`].
+    fn share(&self) -> Self {
+        match self {
+            Self::Plain(stream) => Self::Plain(stream.share()),
         }
     }
 
@@ -61,7 +83,42 @@ pub(super) enum Received {
     End,
 }
 
-/// A connection. Dropping it closes it.
+/// Counts a connection as open for as long as it exists. Clones count once.
+#[derive(Clone, Debug)]
+pub(super) struct OpenConnection {
+    _counted: Rc<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted(Rc<Counters>);
+
+impl OpenConnection {
+    fn new(counters: Rc<Counters>) -> Self {
+        counters.opened.set(counters.opened.get() + 1);
+        counters.open.set(counters.open.get() + 1);
+        Self { _counted: Rc::new(Counted(counters)) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get().saturating_sub(1));
+    }
+}
+
+/// What a connection is in the middle of.
+#[derive(Debug)]
+enum Serving {
+    /// Nothing: its drop is an ordinary close.
+    Nothing,
+    /// A request is being written. A provider that has not got all of it cannot be at work on it, and a reset tells it at once,
+    /// past everything that it has not read.
+    Request(Custody),
+    /// The request was written, its answer has not ended.
+    Answer(Custody),
+}
+
+/// A connection. Dropping it closes it, unless an answer is due on it: then it goes into the custody of who asked.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(super) wire: Wire,
@@ -70,14 +127,32 @@ pub(crate) struct Conn {
     pub(crate) key: Key,
     /// The last receive took everything there was, so that another one is not worth its system call.
     drained: bool,
+    serving: Serving,
+    open: OpenConnection,
     counters: Rc<Counters>,
 }
 
 impl Conn {
     pub(crate) fn new(wire: Wire, key: Key, counters: Rc<Counters>) -> Self {
-        counters.opened.set(counters.opened.get() + 1);
-        counters.open.set(counters.open.get() + 1);
-        Self { wire, buffer: BytesMut::new(), key, drained: false, counters }
+        let open = OpenConnection::new(Rc::clone(&counters));
+        Self { wire, buffer: BytesMut::new(), key, drained: false, serving: Serving::Nothing, open, counters }
+    }
+
+    /// A request begins; dropped from now on the connection is no longer the caller's alone.
+    pub(super) fn begin(&mut self, custody: Custody) {
+        self.serving = Serving::Request(custody);
+    }
+
+    /// The provider has got all of the request.
+    pub(super) fn sent(&mut self) {
+        if let Serving::Request(custody) = std::mem::replace(&mut self.serving, Serving::Nothing) {
+            self.serving = Serving::Answer(custody);
+        }
+    }
+
+    /// The exchange is over, well or badly: there is nothing that the provider could still be at.
+    pub(super) fn release(&mut self) {
+        self.serving = Serving::Nothing;
     }
 
     /// Receives without waiting, by way of the shard's one `scratch`.
@@ -138,6 +213,10 @@ impl Conn {
 
 impl Drop for Conn {
     fn drop(&mut self) {
-        self.counters.open.set(self.counters.open.get().saturating_sub(1));
+        match std::mem::replace(&mut self.serving, Serving::Nothing) {
+            Serving::Nothing => {}
+            Serving::Request(_) => self.wire.reset_on_close(),
+            Serving::Answer(custody) => custody.give(self.wire.share(), self.open.clone()),
+        }
     }
 }

@@ -12,8 +12,8 @@ use crate::http::{
     pool::Pool,
 };
 
-/// An answer whose head is there. Dropping it before its end closes the connection, which is how the provider learns
-/// that nobody wants the rest.
+/// An answer whose head is there. Dropped before its end it leaves its connection in the [`Custody`](super::Custody) of its
+/// request, which closes it: that is how the provider learns that nobody wants the rest.
 #[derive(Debug)]
 pub struct Exchange {
     /// Its head, never a 1xx.
@@ -89,7 +89,7 @@ impl Exchange {
                 Ok(Decoded::NeedMore) => match conn.receive(self.pool.scratch()) {
                     Ok(Received::Data) => {}
                     Ok(Received::Nothing) => return None,
-                    Ok(Received::End) if self.decoder.finish_at_eof().is_ok() => self.conn = None,
+                    Ok(Received::End) if self.decoder.finish_at_eof().is_ok() => self.close(),
                     Ok(Received::End) => return Some(self.fail(ClientError::Truncated)),
                     Err(error) => return Some(self.fail(ClientError::ConnectionReset(error))),
                 },
@@ -110,18 +110,23 @@ impl Exchange {
         self.conn.is_none() && !self.failed
     }
 
+    fn close(&mut self) {
+        if let Some(mut conn) = self.conn.take() {
+            conn.release();
+        }
+    }
+
     fn fail(&mut self, error: ClientError) -> Result<Option<Bytes>, ClientError> {
-        self.conn = None;
+        self.close();
         self.failed = true;
         Err(error)
     }
 
     /// The body is over: the connection goes back, or is closed where anything speaks against its reuse.
     fn finish(&mut self) {
-        if let Some(conn) = self.conn.take()
-            && self.keep
-            && !conn.has_surplus()
-        {
+        let Some(mut conn) = self.conn.take() else { return };
+        conn.release();
+        if self.keep && !conn.has_surplus() {
             self.pool.put(conn);
         }
     }

@@ -1,10 +1,12 @@
 //! The HTTP/1.1 client of the Node: one request and its answer on one connection (RFC 9112).
 //!
 //! [`Pool::send`] writes a request and gives the [`Exchange`] whose head has come. The caller takes the body with
-//! [`Exchange::next`] and [`Exchange::try_next`]. Dropping either early closes the connection: that is how a request is
-//! cancelled (security.md row 23).
+//! [`Exchange::next`] and [`Exchange::try_next`]. Dropping either early is how a request is cancelled (security.md row 23): the
+//! connection goes into the request's [`Custody`], whose owner waits for the provider's return or closes it.
 
+pub mod abort;
 mod conn;
+mod custody;
 mod error;
 mod exchange;
 mod heads;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub(super) use conn::{Conn, RECEIVE_MAX, Wire};
+pub use custody::{Abandoned, Custody};
 pub use error::ClientError;
 pub use exchange::Exchange;
 
@@ -86,13 +89,17 @@ pub(super) async fn attempt(
     pool: &Pool,
     mut conn: Conn,
     request: &Request,
-    limits: &Limits,
-    stall: Duration,
+    (limits, stall): (&Limits, Duration),
+    custody: &Custody,
 ) -> Result<Exchange, Attempt> {
+    conn.begin(custody.clone());
     let mut heads = Heads::new(limits, pool.scratch());
     let answer = async {
         let parts = (request.head.clone(), request.body.clone());
         let sent = upload::upload(&mut conn, &mut heads, parts, stall).await?;
+        if sent.whole {
+            conn.sent();
+        }
         let head = match sent.early {
             Some(head) => head,
             None => heads.wait(&mut conn).await?,
@@ -102,6 +109,9 @@ pub(super) async fn attempt(
     };
     match answer.await {
         Ok((head, decoder, whole)) => Ok(Exchange::new(pool.clone(), conn, head, decoder, whole)),
-        Err(error) => Err(Attempt { error, heard: heads.heard }),
+        Err(error) => {
+            conn.release();
+            Err(Attempt { error, heard: heads.heard })
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! One request to a provider and its answer, within the credit of its stream (WIR-6).
 //!
 //! The pool keeps connections alive and sends a request a second time on a fresh connection when a kept one failed before
-//! any byte of an answer (TUN-7). Dropping the future at any point closes the connection: that is how a run is cancelled.
+//! any byte of an answer (TUN-7). Dropping the future at any point is how a run is stopped: the connection of a request that
+//! the provider may be at work on is left in the run's custody then, and any other is closed.
 
 use std::{net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
 use dataplane::{
     http::{
-        client::{ClientError, Exchange, Outgoing},
+        client::{ClientError, Custody, Exchange, Outgoing},
         pool::Key,
     },
     local::Signal,
@@ -33,11 +34,19 @@ pub struct Upload {
     pub reservation: Option<Reservation>,
 }
 
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Downstream<'a> {
+    /// The Edge's end of the run.
+    pub terminal: &'a Terminal,
+    /// Set when the Edge took some of the answer.
+    pub credit: &'a Signal,
+}
+
 /// Requests without a credential of their own; the only ones of this release.
 const NO_CREDENTIAL: u64 = 0;
 
-/// Sends the request and passes the answer on to `terminal`, up to its proper end. `credit` is set when the Edge took some
-/// of it.
+/// Sends the request and passes the answer on, up to its proper end.
 ///
 /// # Errors
 /// [`Failed`]: what the terminal is to say.
@@ -45,11 +54,11 @@ pub async fn exchange(
     provider: &Provider,
     prepared: &Prepared,
     upload: Upload,
-    terminal: &Terminal,
-    credit: &Signal,
+    Downstream { terminal, credit }: Downstream<'_>,
+    custody: &Custody,
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
-    let mut exchange = send(provider, prepared, &upload.body).await?;
+    let mut exchange = send(provider, prepared, &upload.body, custody).await?;
     // No second try is possible any more: the memory is wanted elsewhere.
     drop(upload);
     provider.metrics.request_bytes.inc_by(sent as u64);
@@ -71,7 +80,12 @@ pub async fn exchange(
 
 /// Sends on a connection to one of the origin's addresses: the one that worked last first, then the others, then what the
 /// resolver says by now.
-async fn send(provider: &Provider, prepared: &Prepared, body: &Bytes) -> Result<Exchange, Failed> {
+async fn send(
+    provider: &Provider,
+    prepared: &Prepared,
+    body: &Bytes,
+    custody: &Custody,
+) -> Result<Exchange, Failed> {
     let origin = &prepared.endpoint.origin;
     let authority: Rc<str> = Rc::from(origin.authority());
     let outgoing = Outgoing {
@@ -91,7 +105,7 @@ async fn send(provider: &Provider, prepared: &Prepared, body: &Bytes) -> Result<
         }
         for address in fresh {
             let key = Key { address, authority: Rc::clone(&authority), credential: NO_CREDENTIAL };
-            match provider.pool.send(&key, &outgoing).await {
+            match provider.pool.send(&key, &outgoing, custody).await {
                 Ok(exchange) => {
                     provider.addresses.prefer(origin, address);
                     return Ok(exchange);

@@ -8,7 +8,7 @@ use super::server::{Server, call, on_both_drivers, post};
 use crate::{
     clock,
     http::{
-        client::{ClientError, Outgoing},
+        client::{ClientError, Custody, Outgoing},
         head::Headers,
         pool::{Key, Pool, PoolLimits},
     },
@@ -195,7 +195,7 @@ fn an_answer_that_has_no_body_by_its_kind_leaves_the_connection_usable() {
         let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
         let headers = Headers::new();
         let request = Outgoing { method: "HEAD", target: "/", headers: &headers, body: "".into() };
-        let mut exchange = pool.send(&server.key(), &request).await.unwrap();
+        let mut exchange = pool.send(&server.key(), &request, &Custody::default()).await.unwrap();
         assert!(exchange.next().await.unwrap().is_none());
         assert_eq!(pool.stats().idle, 2);
     });

@@ -6,7 +6,7 @@ use super::server::{PATIENCE, Server, call, eventually, on_both_drivers, post, r
 use crate::{
     clock,
     http::{
-        client::{ClientError, Outgoing},
+        client::{ClientError, Custody, Outgoing},
         head::Headers,
         pool::{Pool, PoolLimits},
     },
@@ -336,10 +336,13 @@ fn a_request_is_one_head_with_the_fields_of_the_pool() {
             ("GET", "", "GET /p?q HTTP/1.1\r\nhost: provider.test\r\nx-a: 1\r\n\r\n"),
         ] {
             let request = Outgoing { method, target: "/p?q", headers: &headers, body: body.into() };
-            let mut exchange = pool.send(&server.key(), &request).await.unwrap();
+            let mut exchange = pool.send(&server.key(), &request, &Custody::default()).await.unwrap();
             assert_eq!(rest(&mut exchange).await.unwrap(), expected);
         }
         let request = Outgoing { method: "GET", target: "/p\r\nx: y", headers: &headers, body: "".into() };
-        assert!(matches!(pool.send(&server.key(), &request).await, Err(ClientError::Request(_))));
+        assert!(matches!(
+            pool.send(&server.key(), &request, &Custody::default()).await,
+            Err(ClientError::Request(_))
+        ));
     });
 }

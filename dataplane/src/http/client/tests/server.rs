@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use crate::{
     clock,
     http::{
-        client::{ClientError, Exchange, Outgoing},
+        client::{ClientError, Custody, Exchange, Outgoing},
         head::Headers,
         pool::{Key, Pool},
     },
@@ -117,6 +117,14 @@ impl Peer {
     pub(super) fn wait_closed(&mut self) {
         while self.more() > 0 {
             self.rest.clear();
+        }
+        self.seen.closed.fetch_add(1, SeqCst);
+    }
+
+    /// Writes until a write fails.
+    pub(super) fn write_until_refused(&mut self, piece: &[u8], pause: Duration) {
+        while self.stream.write_all(piece).is_ok() {
+            self.pause_unread(pause);
         }
         self.seen.closed.fetch_add(1, SeqCst);
     }
@@ -231,10 +239,21 @@ impl Drop for Server {
     }
 }
 
-/// Sends a POST with `body`.
+/// Sends a POST with `body`; nobody takes the connection when it is dropped.
 pub(super) async fn post(pool: &Pool, key: &Key, body: impl Into<Bytes>) -> Result<Exchange, ClientError> {
+    post_for(pool, key, body, &Custody::default()).await
+}
+
+/// Sends a POST with `body` for whoever has `custody`.
+pub(super) async fn post_for(
+    pool: &Pool,
+    key: &Key,
+    body: impl Into<Bytes>,
+    custody: &Custody,
+) -> Result<Exchange, ClientError> {
     let headers = Headers::new();
-    pool.send(key, &Outgoing { method: "POST", target: "/v1/x", headers: &headers, body: body.into() }).await
+    let request = Outgoing { method: "POST", target: "/v1/x", headers: &headers, body: body.into() };
+    pool.send(key, &request, custody).await
 }
 
 /// The rest of the body.
