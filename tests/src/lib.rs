@@ -11,6 +11,7 @@ pub mod procfs;
 pub mod random;
 pub mod scripted;
 pub mod site;
+pub mod sockets;
 
 pub use config::{EdgeYaml, ProviderYaml};
 pub use process::Process;

@@ -1,1 +1,0 @@
-//! Cuts: a client that leaves, in whatever phase, leaves nothing behind.
