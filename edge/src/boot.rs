@@ -24,6 +24,7 @@ use dataplane::{
     shard::{DriverWish, Shard, ShardSpec, guarded, spawn_guarded},
 };
 use futures::future::{Either, select};
+use prometheus::IntGauge;
 use rustls::ServerConfig;
 
 use crate::{
@@ -152,7 +153,8 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     }
     tracing::info!(edge = %settings.edge.name, shards = count, generation = settings.generation, "edge serving");
 
-    wait_for_the_end(&notices, Drain::new(settings.limits.drain_grace, count), &senders)?;
+    let drain = Drain::new(settings.limits.drain_grace, count);
+    wait_for_the_end(&notices, drain, &senders, &metrics.requests_active)?;
     let end = clock::now() + STOP_GRACE;
     for shard in shards {
         while !shard.is_finished() && clock::now() < end {
@@ -330,6 +332,7 @@ fn wait_for_the_end(
     notices: &mpsc::Receiver<Notice>,
     mut drain: Drain,
     shards: &[Sender<ToShard>],
+    requests: &IntGauge,
 ) -> anyhow::Result<()> {
     let tell = |mail: fn() -> ToShard| {
         for shard in shards {
@@ -356,6 +359,9 @@ fn wait_for_the_end(
         if before == Phase::Serving && drain.phase() == Phase::Draining {
             tell(|| ToShard::Drain);
         }
+    }
+    if requests.get() > 0 {
+        tracing::warn!(requests = requests.get(), "requests are broken off");
     }
     tell(|| ToShard::Stop);
     Ok(())

@@ -44,8 +44,8 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// The least time between two lines about clients that were turned away.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// Accepts clients on one socket until the process drains; over `clients_max` at a time in the process a new one is closed
-/// at once, so that descriptors are left for Nodes and operators.
+/// Accepts clients on one socket until the process drains, and then those that the kernel has accepted already; over
+/// `clients_max` at a time in the process a new one is closed at once, so that descriptors are left for Nodes and operators.
 pub async fn accept_loop(
     state: Rc<ShardState>,
     socket: TcpListener,
@@ -62,12 +62,15 @@ pub async fn accept_loop(
     let created = clock::unix_seconds();
     let mut said = None;
     loop {
-        let stream = {
+        let accepted = {
             let draining = std::pin::pin!(state.draining.closed());
-            let accepted = std::pin::pin!(listener.accept());
-            let Either::Left((accepted, _)) = select(accepted, draining).await else { return };
-            accepted
+            match select(std::pin::pin!(listener.accept()), draining).await {
+                Either::Left((accepted, _)) => Some(accepted),
+                Either::Right(_) => None,
+            }
         };
+        // Whoever still stands before a door that closes would be reset, with a request that may be on its way.
+        let Some(stream) = accepted.or_else(|| listener.try_accept().map(Ok)) else { return };
         panic_point!("edge.accept");
         let Ok(stream) = stream else {
             state.metrics.accepts_exhausted.inc();
@@ -152,13 +155,15 @@ struct Request {
 }
 
 impl Client {
+    /// Serves until the client or the process ends. A process that drains still listens: requests that come late are refused
+    /// by an answer, and not by a close that could cross them.
     async fn serve(self, stream: Stream, limits: Rc<Limits>, _counted: Counted) {
         let mut connection = Connection::new(stream, limits);
         loop {
             let next = {
-                let draining = std::pin::pin!(self.state.draining.closed());
+                let stopping = std::pin::pin!(self.state.stopping.closed());
                 let next = std::pin::pin!(connection.next_request());
-                match select(next, draining).await {
+                match select(next, stopping).await {
                     Either::Left((next, _)) => next,
                     Either::Right(((), _)) => break,
                 }

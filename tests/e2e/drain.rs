@@ -4,7 +4,7 @@ use std::{net::TcpStream, time::Duration};
 
 use iop_tests::{EdgeYaml, http};
 
-use crate::support::{Bench, SOON, assert_broken_stream, eventually};
+use crate::support::{Bench, MODEL, SOON, assert_broken_stream, assert_error, eventually};
 
 #[test]
 fn what_runs_is_finished_nothing_new_is_taken_and_the_exit_code_is_0() -> anyhow::Result<()> {
@@ -21,7 +21,11 @@ fn what_runs_is_finished_nothing_new_is_taken_and_the_exit_code_is_0() -> anyhow
     bench.edge.process.signal(libc::SIGTERM);
     eventually(SOON, "new connections are refused", || Ok(TcpStream::connect(&bench.edge.http).is_err()))?;
     assert_eq!(http::get(&bench.edge.ops, "/readyz", None)?.status, 503);
-    assert_eq!(idle.fill()?, 0, "an idle connection is closed");
+    idle.send(http::chat_request(bench.site.token(), &http::chat_body(MODEL, true, "")))?;
+    let answer = idle.answer()?;
+    assert_error(&answer, 503, Some("overloaded"));
+    assert_eq!((answer.header("retry-after"), answer.header("connection")), (Some("5"), Some("close")));
+    assert_eq!(idle.fill()?, 0, "it is closed behind the answer");
     let head = streaming.read_head()?;
     let answer = streaming.body_of(head)?;
     assert!(answer.is_done() && answer.whole, "{}", answer.text());

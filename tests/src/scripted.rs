@@ -108,6 +108,20 @@ impl Call {
         Ok(self.stream.write_all(bytes)?)
     }
 
+    /// Whether whoever called has closed the connection.
+    ///
+    /// # Errors
+    /// Something was said on it.
+    pub fn is_left(&mut self) -> anyhow::Result<bool> {
+        if readable(&[self.stream.as_raw_fd()], Instant::now())?.is_none() {
+            return Ok(false);
+        }
+        let mut said = Vec::new();
+        read(&mut self.stream, &mut said)?;
+        ensure!(said.is_empty(), "a request behind the request");
+        Ok(true)
+    }
+
     /// Says that nothing more comes.
     ///
     /// # Errors

@@ -132,6 +132,22 @@ impl Listener {
         self.std.local_addr()
     }
 
+    /// A connection that is there already, for the last look before the listener is dropped.
+    pub fn try_accept(&mut self) -> Option<Stream> {
+        loop {
+            match self.std.accept() {
+                Ok((stream, peer)) => {
+                    if let Ok(stream) = open(stream, peer) {
+                        return Some(stream);
+                    }
+                }
+                // Gone before we came: the one behind it may be there.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
     /// Waits for the next connection. May be dropped freely. After [`Exhausted`] the next call pauses first, from 10 ms up to
     /// 1 s, instead of spinning; connections wait in the kernel for so long.
     ///

@@ -173,9 +173,7 @@ impl Session<'_> {
         loop {
             match wait(&self.events, &mut watch, &mut timer, stop.as_mut()).await {
                 // Links close at the same time: their fencing must not be taken for the cause.
-                Woken::Event(_) if self.shard.stopping.is_closed() => {
-                    return WayOut::Refuse(Fault::Cancelled);
-                }
+                Woken::Event(_) if self.shard.stopping.is_closed() => return self.stopped(),
                 Woken::Event(event) => {
                     let before = self.attempt.dispatches();
                     if let Some(way_out) = self.take_all(event).await {
@@ -196,9 +194,14 @@ impl Session<'_> {
                     Gone::Deaf => return WayOut::ClientGone,
                 },
                 Woken::Deadline => return WayOut::Refuse(Fault::Deadline),
-                Woken::Stop => return WayOut::Refuse(Fault::Cancelled),
+                Woken::Stop => return self.stopped(),
             }
         }
+    }
+
+    /// The process ends. Nothing ran of what still waits for its slot, so it may well be sent again.
+    fn stopped(&self) -> WayOut {
+        WayOut::Refuse(if self.attempt.is_waiting() { Fault::Draining } else { Fault::Cancelled })
     }
 
     /// Takes an event and all that wait behind it, then writes what came of them in one go.
@@ -382,6 +385,9 @@ impl Session<'_> {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),
             WayOut::Refuse(fault) => {
+                if self.shard.draining.is_closed() {
+                    self.downstream.client.set_draining();
+                }
                 let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
                 (fault.outcome(), self.downstream.refuse(&fault, &answer).await)
             }
