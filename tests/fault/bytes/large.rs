@@ -28,7 +28,15 @@ fn places(wire: &Wire, body: &str) -> BTreeSet<usize> {
     }
     marks.push(wire.bytes().len() - 5);
     let around = |mark: usize| mark.saturating_sub(2)..=mark + 2;
-    marks.into_iter().flat_map(around).filter(|at| (1..wire.bytes().len()).contains(at)).collect()
+    let mut places: BTreeSet<_> = marks.into_iter().flat_map(around).collect();
+    // Every byte of the size lines: the first, the last, and two where chunks follow each other.
+    let seam = |behind: usize| wire.place(behind - 1) + 1..=wire.place(behind);
+    let seams = (1..body.len()).filter(|behind| seam(*behind).count() > 1);
+    places.extend(seams.step_by(3).take(2).flat_map(seam));
+    places.extend(wire.place(0) - 10..=wire.place(0));
+    places.extend(wire.place(body.len() - 1)..wire.bytes().len());
+    places.retain(|at| (1..wire.bytes().len()).contains(at));
+    places
 }
 
 fn cut_at_places(framed: Framed) -> anyhow::Result<()> {
