@@ -203,6 +203,61 @@ fn only_the_clock_reads_the_clock_and_only_the_guard_spawns() -> anyhow::Result<
     Ok(())
 }
 
+/// Where hooks for tests are read; the feature that brings them in; what every variable of theirs begins with.
+const HOOKS: (&str, &str, &str) = ("dataplane/src/test_hooks.rs", "test-hooks", "IOP_TEST_");
+
+#[test]
+fn hooks_for_tests_are_in_no_release() -> anyhow::Result<()> {
+    let (home, feature, variables) = HOOKS;
+    let gate = format!("#[cfg(feature = \"{feature}\")]");
+    let mut uses = 0;
+    for (dir, _) in ARROWS {
+        let manifest = read(&root().join(dir).join("Cargo.toml"))?;
+        for line in manifest.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            let declares = line.trim_start().starts_with(&format!("{feature} = ["));
+            ensure!(declares || !line.contains(feature), "{dir}/Cargo.toml turns on {feature}: {line}");
+        }
+        if dir == "perf" {
+            continue;
+        }
+        for (name, text) in sources(&root().join(dir).join("src"))?.iter().filter(|(name, _)| name != home) {
+            ensure!(!text.contains(variables), "{name} reads a variable of tests");
+            let lines: Vec<_> =
+                text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+            for at in (0..lines.len()).filter(|at| lines[*at].contains("test_hooks")) {
+                uses += 1;
+                let gated = lines[at.saturating_sub(1)..at].iter().any(|line| line.trim() == gate);
+                ensure!(gated, "{name}: `{}` stands without {gate} in front of it", lines[at].trim());
+            }
+        }
+    }
+    ensure!(
+        uses >= 2 && read(&root().join(home))?.contains(variables),
+        "no hook was found: the search is broken"
+    );
+    let workspace = read(&root().join("Cargo.toml"))?;
+    ensure!(!workspace.contains(feature), "the workspace turns on {feature}");
+    Ok(())
+}
+
+#[test]
+fn a_program_that_was_built_as_people_build_it_knows_no_hook() -> anyhow::Result<()> {
+    let own = std::env::current_exe()?;
+    let bin = own.parent().and_then(Path::parent).context("the test executable is in target/*/deps")?;
+    let has = |program: &Path, text: &str| -> anyhow::Result<bool> {
+        let bytes = std::fs::read(program)
+            .with_context(|| format!("{} is missing: run `cargo build` for it first", program.display()))?;
+        Ok(bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+    };
+    for program in ["iop-edge", "iop-node"] {
+        let program = bin.join(program);
+        ensure!(has(&program, "IOP_DRIVER")?, "no variable was found: the search is broken");
+        let hooks = has(&program, HOOKS.2)?;
+        ensure!(!hooks, "{} was built with the feature {}", program.display(), HOOKS.1);
+    }
+    Ok(())
+}
+
 #[test]
 fn only_one_file_maps_faults_to_http() -> anyhow::Result<()> {
     for (name, text) in sources(&root().join("edge/src"))? {

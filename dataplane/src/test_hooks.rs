@@ -1,4 +1,21 @@
-//! Faults that tests of this repository ask for. Only under the feature `test-hooks`; no release has it.
+//! What this repository's tests may ask of a build with the `test-hooks` feature, by environment variables that no other
+//! build knows.
+
+use std::time::Duration;
+
+use crate::relay::HeartbeatTimes;
+
+/// `times`, or what `IOP_TEST_HEARTBEAT_INTERVAL_MS` and `IOP_TEST_HEARTBEAT_DEADLINE_MS` say.
+pub(crate) fn heartbeat(times: HeartbeatTimes) -> HeartbeatTimes {
+    HeartbeatTimes {
+        interval: millis("IOP_TEST_HEARTBEAT_INTERVAL_MS").unwrap_or(times.interval),
+        timeout: millis("IOP_TEST_HEARTBEAT_DEADLINE_MS").unwrap_or(times.timeout),
+    }
+}
+
+fn millis(variable: &str) -> Option<Duration> {
+    std::env::var(variable).ok()?.parse().ok().map(Duration::from_millis)
+}
 
 /// Panics here when a test wants it: `IOP_TEST_PANIC` names a file, and the first one to pass the point whose name the file
 /// holds removes the file and panics.

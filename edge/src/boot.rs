@@ -19,7 +19,7 @@ use dataplane::{
     drain::{Drain, Phase},
     local::Latch,
     mailbox::{self, Sender, ShardInboxSeed},
-    net::{self, Listener},
+    net::{self, Listener, Patience},
     panic_point,
     shard::{DriverWish, Shard, ShardSpec, guarded, spawn_guarded},
 };
@@ -203,8 +203,10 @@ struct Sockets {
 /// Binds every address once per shard, before any thread starts, so that a port in use is a start error. The bound
 /// addresses go to the log: with port 0 they are the only way to learn the port.
 fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
+    // Links set their own as they begin.
+    let patience = Patience::behind(settings.limits.write_stall);
     let bind = |address: SocketAddr, key: &str| {
-        Listener::bind(address).with_context(|| format!("{key}: cannot listen on {address}"))
+        Listener::bind(address, patience).with_context(|| format!("{key}: cannot listen on {address}"))
     };
     let mut all: Vec<Sockets> = (0..count).map(|_| Sockets::default()).collect();
     // Without a surface there is nothing for clients to connect to.

@@ -17,7 +17,7 @@ use std::{
 use anyhow::Context as _;
 use dataplane::{
     mailbox::{self, Sender, ShardInboxSeed},
-    net::{self, Listener},
+    net::{self, Listener, Patience},
     shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -154,7 +154,8 @@ fn warn(config: &NodeConfig, identity: &Identity) {
 
 /// Binds before any thread starts, so that an address in use is a start error. The log names the real port.
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = Listener::bind(address).with_context(|| format!("metrics.listen {address}"))?;
+    let listener =
+        Listener::bind(address, Patience::default()).with_context(|| format!("metrics.listen {address}"))?;
     tracing::info!(address = %listener.local_addr().context("metrics.listen")?, "metrics listening");
     Ok(listener)
 }

@@ -17,7 +17,13 @@ use super::{
     },
     limits::Limits,
 };
-use crate::{clock, local::Latch, net::dial, shard::spawn_guarded, time::before};
+use crate::{
+    clock,
+    local::Latch,
+    net::{Patience, dial},
+    shard::spawn_guarded,
+    time::before,
+};
 
 /// Idle connections of all keys together; one that would be more is closed.
 const IDLE_TOTAL_MAX: usize = 1024;
@@ -238,6 +244,7 @@ impl Pool {
             retried = true;
         }
         let stream = dial(key.address, clock::now() + limits.connect_timeout).await?;
+        stream.set_patience(Patience::behind(limits.write_stall));
         let conn = Conn::new(Wire::Plain(stream), key.clone(), Rc::clone(counters));
         match client::attempt(self, conn, &request, bounds, custody).await {
             Ok(mut exchange) => {

@@ -14,9 +14,9 @@ use std::{
 
 use futures::future::{Either, select};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::{Stream, sys};
+use super::{Patience, Stream, sys};
 use crate::{clock, time::sleep_until_maybe};
 
 /// Pending connections the kernel keeps for us.
@@ -83,14 +83,16 @@ impl Reserve {
 }
 
 impl Listener {
-    /// Binds on the calling thread, before or on a shard. Several binds of one address share its connections.
+    /// Binds on the calling thread, before or on a shard. Several binds of one address share its connections, which inherit
+    /// `patience`.
     ///
     /// # Errors
     /// The address is in use by another program, or not ours.
-    pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    pub fn bind(address: SocketAddr, patience: Patience) -> io::Result<std::net::TcpListener> {
         let socket = unbound(address)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address.into())?;
+        patience.apply(&SockRef::from(&socket));
         socket.listen(BACKLOG)?;
         Ok(socket.into())
     }

@@ -6,11 +6,13 @@
 mod descriptors;
 mod dial;
 mod listener;
+mod patience;
 mod stream;
 mod sys;
 
 pub use descriptors::{Descriptors, raise_descriptors};
 pub use dial::{DialError, dial};
 pub use listener::{Exhausted, Listener};
+pub use patience::{PROBE_AFTER, PROBE_EVERY, Patience, STALL_MARGIN};
 pub use stream::{ReadHalf, Stream, WriteFault, WriteHalf};
 pub(crate) use sys::{is_writable, prepare};

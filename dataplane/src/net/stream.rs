@@ -18,7 +18,7 @@ use monoio::{
     net::TcpStream,
 };
 
-use super::sys;
+use super::{Patience, sys};
 use crate::time::sleep_until;
 
 /// Why a write did not finish. The connection must be closed after either.
@@ -96,12 +96,15 @@ impl Stream {
         self.peer
     }
 
-    /// Sets TCP_USER_TIMEOUT: unacknowledged data for this long breaks the connection.
-    ///
-    /// # Errors
-    /// The socket is dead.
-    pub fn set_user_timeout(&self, timeout: Duration) -> io::Result<()> {
-        sys::with_socket(self.shared.get(), |s| s.set_tcp_user_timeout(Some(timeout)))
+    /// When the kernel gives the peer up, for a dialled connection: an accepted one has it from its listener.
+    pub fn set_patience(&self, patience: Patience) {
+        sys::with_socket(self.shared.get(), |s| patience.apply(&s));
+    }
+
+    /// Sets `TCP_NOTSENT_LOWAT`: a write waits while this many bytes wait in the kernel unsent, so that what is urgent later
+    /// does not wait behind megabytes. Best effort.
+    pub fn set_unsent_max(&self, bytes: u32) {
+        let _set = sys::with_socket(self.shared.get(), |s| s.set_tcp_notsent_lowat(bytes));
     }
 
     /// Makes the coming close send RST instead of FIN, so that the peer cannot take what it has for a whole answer. That holds

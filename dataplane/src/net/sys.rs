@@ -3,6 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::Duration,
 };
 
 use bytes::{BufMut, BytesMut};
@@ -32,6 +33,27 @@ pub(super) fn with_socket<S: AsRawFd, T>(socket: &S, f: impl FnOnce(SockRef<'_>)
     #[expect(unsafe_code, reason = "the runtime's streams do not implement AsFd")]
     let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
     f(SockRef::from(&fd))
+}
+
+/// Sets `TCP_RTO_MAX_MS` (include/uapi/linux/tcp.h): 1 s to 120 s.
+///
+/// # Errors
+/// The kernel is older than 6.15.
+pub(super) fn set_retransmit_max(socket: &SockRef<'_>, pause: Duration) -> io::Result<()> {
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let millis = libc::c_int::try_from(pause.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open while `socket` lives, and the kernel reads the four bytes of `millis` during the call.
+    #[expect(unsafe_code, reason = "no crate knows this option yet")]
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const millis).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Receives at most `max` bytes without waiting and appends them. `None` = nothing there yet, `Some(0)` = end of stream.

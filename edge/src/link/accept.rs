@@ -20,8 +20,6 @@ use rustls::ServerConfig;
 use super::{NodeLink, handler::Router};
 use crate::shard_state::ShardState;
 
-/// Unacknowledged data for this long breaks a link, as a lost heartbeat does.
-const USER_TIMEOUT: Duration = Duration::from_secs(45);
 /// How long a refused Node is given to take our word, and what is read from it at a time.
 const REFUSAL_LINGER: Duration = Duration::from_millis(500);
 const REFUSAL_READ: usize = 4096;
@@ -83,9 +81,6 @@ async fn serve(state: Rc<ShardState>, established: Established) {
         state.metrics.handshake_refused(Refusal::WrongName);
         tracing::warn!(%peer, node = %name, reason = Refusal::WrongName.label(), "node refused: not in the configuration");
         return refuse(stream, session).await;
-    }
-    if let Err(error) = stream.set_user_timeout(USER_TIMEOUT) {
-        tracing::debug!(%error, "no user timeout on a node link");
     }
     let id = state.next_connection();
     let link = Link::new(session, LinkLimits::default());

@@ -54,8 +54,6 @@ use registration::{ANSWER_TIMEOUT, Refusal, Registration};
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one address of the Edge may take to answer.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Unacknowledged bytes for this long break the connection, also when no heartbeat is due.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the end of a link is waited for at shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -173,10 +171,7 @@ async fn dial_edge(context: &Context) -> Result<Stream, DialFailure> {
     let mut last = DialFailure { failure: Failure::Resolve, why: format!("{host} has no address") };
     for address in addresses {
         match dial(address, clock::now() + DIAL_TIMEOUT).await {
-            Ok(stream) => {
-                let _best_effort = stream.set_user_timeout(USER_TIMEOUT);
-                return Ok(stream);
-            }
+            Ok(stream) => return Ok(stream),
             Err(error) => last = DialFailure::new(Failure::Connect, &error),
         }
     }

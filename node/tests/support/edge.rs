@@ -14,7 +14,7 @@ use dataplane::{
     clock,
     local::Latch,
     mailbox::{self, Sender},
-    net::{Listener, Stream},
+    net::{Listener, Patience, Stream},
     relay::{CloseReason, Handler, HeartbeatTimes, Incoming, Link, LinkHandle, LinkLimits, accept},
     shard::{Shard, ShardSpec, spawn_guarded},
 };
@@ -105,7 +105,7 @@ impl Edge {
     }
 
     pub fn start_at(address: SocketAddr, tls: Arc<ServerConfig>, heartbeat: HeartbeatTimes) -> Self {
-        let listener = Listener::bind(address).unwrap();
+        let listener = Listener::bind(address, Patience::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let (orders, inbox) = mailbox::for_shard(4096).unwrap();
         let (told, seen) = mpsc::channel();

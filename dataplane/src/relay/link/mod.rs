@@ -35,7 +35,7 @@ use super::{
 use crate::{
     clock,
     local::{Latch, Signal},
-    net::{ReadHalf, Stream, WriteFault, WriteHalf},
+    net::{Patience, ReadHalf, Stream, WriteFault, WriteHalf},
     time::{before, sleep_until},
     tls::session::Session,
 };
@@ -50,6 +50,12 @@ pub const LINK_WRITE_BYTES: usize = 64 * 1024;
 pub const LINK_WRITE_STALL: Duration = Duration::from_secs(45);
 /// How long a link that ends tries to get its farewell out.
 pub const LINK_FAREWELL: Duration = Duration::from_secs(1);
+/// The kernel's own bound stands behind the heartbeat's: who is silent ends by that. After a loss the link goes on within 2 s,
+/// so that one shorter than the heartbeat's deadline leaves time for an answer.
+pub const LINK_PATIENCE: Patience =
+    Patience { silence: Duration::from_secs(60), retransmit_max: Some(Duration::from_secs(2)) };
+/// What may wait in the kernel unsent, in bytes: heartbeats of a slow link wait behind it.
+pub const LINK_UNSENT_MAX: u32 = 128 * 1024;
 /// A write buffer that grew over this for a huge control message is not kept.
 const WRITE_BUFFER_KEPT: usize = 4 * LINK_WRITE_BYTES;
 
@@ -152,6 +158,8 @@ impl Link {
     /// Dropping the future closes the socket at once, without a farewell.
     pub async fn run<H: Handler>(self, stream: Stream, early: BytesMut, handler: &mut H) -> CloseReason {
         let guard = EndGuard(&self.shared);
+        stream.set_patience(LINK_PATIENCE);
+        stream.set_unsent_max(LINK_UNSENT_MAX);
         let (read, write) = stream.into_split();
         let reader = Reader::new(&self.shared, self.limits, early);
         let writer = Writer {

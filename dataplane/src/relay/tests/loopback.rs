@@ -14,7 +14,7 @@ use rustls::ClientConfig;
 use super::pki::Deployment;
 use crate::{
     clock,
-    net::{Listener, Stream, dial},
+    net::{Listener, Patience, Stream, dial},
     relay::{Established, Handler, HandshakeError, Incoming, accept, connect},
     shard::{DriverWish, Shard, ShardSpec},
     tls::config::server_name,
@@ -58,7 +58,7 @@ pub(super) struct Edge {
 
 impl Edge {
     pub(super) fn new() -> Self {
-        let bound = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let bound = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), Patience::default()).unwrap();
         let listener = Listener::open(bound).unwrap();
         let address = listener.local_addr().unwrap();
         Self { listener, address, deployment: Deployment::new() }

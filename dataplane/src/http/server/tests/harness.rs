@@ -20,7 +20,7 @@ use crate::{
     },
     local::Latch,
     mailbox::{Sender, for_shard},
-    net::{Listener, WriteFault},
+    net::{Listener, Patience, WriteFault},
     shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
 };
 
@@ -43,7 +43,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(driver: DriverWish, limits: Limits) -> Self {
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Patience::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let (see, seen) = mpsc::channel();
         let (stopper, stop) = for_shard::<()>(1).unwrap();

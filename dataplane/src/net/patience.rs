@@ -1,0 +1,53 @@
+//! How long a connection outlives a peer that has vanished without a word: no FIN, no reset, no acknowledgement.
+//!
+//! The kernel answers for a peer that is alive but silent, so none of this ends a long prefill or a stopped process. It is
+//! inherited by accepted sockets: a listener is told once.
+
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+/// Silence of both ends after which the kernel asks the peer's kernel for a sign of life.
+pub const PROBE_AFTER: Duration = Duration::from_secs(30);
+/// Between two such questions.
+pub const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// What the kernel waits longer than our own deadline for a write, so that a peer that only stopped reading ends by ours.
+pub const STALL_MARGIN: Duration = Duration::from_secs(15);
+
+/// When the kernel gives a peer up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// `TCP_USER_TIMEOUT`: data unacknowledged, a window kept shut or probes unanswered for so long break the connection.
+    pub silence: Duration,
+    /// `TCP_RTO_MAX_MS` (Linux 6.15): the longest pause between two retransmissions, which is how long after its end a loss
+    /// may last for us. Without it, and on older kernels, the pause doubles without end: 25 s after 25 s of loss.
+    pub retransmit_max: Option<Duration>,
+}
+
+/// Behind a write deadline of 60 s.
+impl Default for Patience {
+    fn default() -> Self {
+        Self::behind(Duration::from_secs(60))
+    }
+}
+
+impl Patience {
+    /// For a socket whose writes end by a deadline of ours after `write_stall`.
+    #[must_use]
+    pub const fn behind(write_stall: Duration) -> Self {
+        Self { silence: write_stall.saturating_add(STALL_MARGIN), retransmit_max: None }
+    }
+
+    /// Asks the kernel for it, as far as it can: a socket without it is as good, but for vanished peers.
+    pub(super) fn apply(self, socket: &SockRef<'_>) {
+        let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
+        let mut result = socket.set_tcp_keepalive(&probes);
+        result = result.and(socket.set_tcp_user_timeout(Some(self.silence)));
+        if let Err(error) = result {
+            tracing::debug!(%error, "a socket without keepalive");
+        }
+        if let Some(pause) = self.retransmit_max {
+            let _older_kernel = super::sys::set_retransmit_max(socket, pause);
+        }
+    }
+}
