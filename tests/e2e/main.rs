@@ -11,7 +11,6 @@ mod dev;
 mod drain;
 mod errors;
 mod framing;
-mod heartbeat;
 mod identity;
 mod ladder;
 mod matrix;

@@ -225,7 +225,17 @@ pub fn stats(provider: &Provider) -> anyhow::Result<Value> {
 
 /// Starts a Node whose metrics can be asked for, waits until it is ready, and gives it and the address of its metrics.
 pub fn start_node(site: &Site, name: &str, edge: &str) -> anyhow::Result<(Process, String)> {
-    let extra = format!("{RETRY}\nmetrics: {{ listen: \"127.0.0.1:0\" }}");
+    start_node_with(site, name, edge, RETRY)
+}
+
+/// As [`start_node`], with another policy of reconnecting.
+pub fn start_node_with(
+    site: &Site,
+    name: &str,
+    edge: &str,
+    reconnect: &str,
+) -> anyhow::Result<(Process, String)> {
+    let extra = format!("{reconnect}\nmetrics: {{ listen: \"127.0.0.1:0\" }}");
     let mut node = site.node_with(name, edge, &extra)?;
     node.wait_for("node ready")?;
     let address = node_ops(&node)?;

@@ -238,6 +238,16 @@ impl Raw {
         }
     }
 
+    /// Reads a line and gives it without its end; `None` when the connection ends first.
+    ///
+    /// # Errors
+    /// A read takes too long.
+    pub fn line(&mut self) -> anyhow::Result<Option<String>> {
+        let Some(end) = self.until(b"\n")? else { return Ok(None) };
+        let line: Vec<u8> = self.rest.drain(..=end).collect();
+        Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()))
+    }
+
     /// Reads once; 0 = the end, a reset included.
     ///
     /// # Errors

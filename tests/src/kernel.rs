@@ -84,6 +84,23 @@ fn queues(local: SocketAddr, remote: SocketAddr) -> anyhow::Result<(u32, u32)> {
     Ok((word(HEADER + 56)?, word(HEADER + 60)?))
 }
 
+/// Whether the pause between retransmissions can be bounded (`TCP_RTO_MAX_MS`, Linux 6.15).
+pub fn bounds_retransmission() -> bool {
+    let Ok(socket) = std::net::TcpListener::bind("127.0.0.1:0") else { return false };
+    let (mut value, mut length) = (0_i32, 4);
+    // SAFETY: the kernel writes at most `length` bytes to a live value of that size; the descriptor is open.
+    let result = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::IPPROTO_TCP,
+            44,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;

@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod config;
+pub mod fault_proxy;
 pub mod http;
 pub mod kernel;
 pub mod process;

@@ -1,1 +1,0 @@
-//! Network: links that stall, lose, throttle, half-close and reset.
