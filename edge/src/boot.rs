@@ -17,6 +17,7 @@ use control::Machine;
 use dataplane::{
     clock,
     drain::{Drain, Phase},
+    http::budget::Budget,
     local::Latch,
     mailbox::{self, Sender, ShardInboxSeed},
     net::{self, Listener, Patience},
@@ -114,6 +115,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     );
     let control = spawn_thread("control", move || run_or_abort(|| control.run()))?;
 
+    let bodies = Budget::new(settings.limits.body_memory);
     let (notify, notices) = mpsc::channel();
     let tasks = Arc::new(ops::OnceTasks::new());
     let mut sockets = bind_all(&settings, count)?;
@@ -125,6 +127,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
             index,
             settings: Arc::clone(&settings),
             metrics: Arc::clone(&metrics),
+            bodies: bodies.clone(),
             tls: Arc::clone(&tls),
             auth: Arc::clone(&auth),
             control: to_control.clone(),
@@ -259,6 +262,7 @@ struct Part {
     index: usize,
     settings: Arc<Settings>,
     metrics: Arc<Metrics>,
+    bodies: Budget,
     tls: Arc<ServerConfig>,
     auth: Arc<Authenticator>,
     control: Sender<ToControl>,
@@ -284,8 +288,14 @@ fn spawn_vital(broken: &Rc<Latch>, task: impl Future<Output = ()> + 'static) {
 impl Part {
     async fn run(self) {
         let _report = EndReport(self.index, self.notify.clone());
-        let state =
-            Rc::new(ShardState::new(self.index, self.settings, self.metrics, self.control, self.shards));
+        let state = Rc::new(ShardState::new(
+            self.index,
+            self.settings,
+            self.metrics,
+            self.bodies,
+            self.control,
+            self.shards,
+        ));
         let mut inbox = match self.inbox.open() {
             Ok(inbox) => inbox,
             Err(error) => return tracing::error!(%error, "the shard's mailbox cannot be opened"),

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use dataplane::{
     clock,
     http::{
+        body::Body,
         head::{Method, RequestHead},
         hop,
         limits::Limits,
@@ -19,6 +20,7 @@ use dataplane::{
     net::{Listener, Stream},
     panic_point,
     shard::{guarded, spawn_guarded},
+    time::yield_now,
 };
 use futures::future::{Either, select};
 use prometheus::IntGauge;
@@ -29,7 +31,7 @@ use crate::{
     dispatch::{self, Ended, Plan},
     openai::{
         models,
-        scan::{self, ScanError},
+        scan::{ChatScan, ScanError, Scanner},
     },
     reply::{CLIENT_GONE, Fault},
     request_id,
@@ -38,6 +40,8 @@ use crate::{
     token::Authenticator,
 };
 
+/// Bytes of a body that are looked at in one go: a fraction of a millisecond, whatever they are.
+const SCAN_BYTES: usize = 64 * 1024;
 /// Bytes of a body that make one token at the least, for telling short requests from long ones without counting.
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -277,9 +281,12 @@ impl Client {
         }
         let limit = self.state.settings.limits.body_bytes;
         let max = usize::try_from(limit).unwrap_or(usize::MAX);
-        let body = connection.read_body(max).await.map_err(|fault| fault_of_body(&fault, limit))?;
+        let body = connection
+            .read_body(max, &self.state.bodies)
+            .await
+            .map_err(|fault| fault_of_body(&fault, limit))?;
         self.state.metrics.request_bytes.inc_by(body.len() as u64);
-        let scan = scan::chat(&body).map_err(|error| {
+        let scan = scan_in_steps(&body).await.map_err(|error| {
             Some(match error {
                 ScanError::Syntax(detail) => Fault::BadJson { detail: detail.into(), param: None },
                 ScanError::Missing { param } => Fault::MissingField { param },
@@ -391,6 +398,18 @@ fn wire_headers(head: &RequestHead) -> Vec<Header> {
         .collect()
 }
 
+/// Scans a body without keeping the shard's other tasks waiting for all of it.
+async fn scan_in_steps(body: &Body) -> Result<ChatScan, ScanError> {
+    let mut scanner = Scanner::default();
+    for step in body.pieces().iter().flat_map(|piece| piece.chunks(SCAN_BYTES)) {
+        scanner.push(step)?;
+        if body.len() > SCAN_BYTES {
+            yield_now().await;
+        }
+    }
+    scanner.finish()
+}
+
 /// What to tell a client whose head is refused; `None` when nobody would read it.
 fn fault_of_head(fault: &RequestFault) -> Option<Fault> {
     Some(match fault.status()? {
@@ -406,6 +425,48 @@ fn fault_of_body(fault: &ReadFault, limit: u64) -> Option<Fault> {
     Some(match fault.status()? {
         408 => Fault::RequestTimeout,
         413 => Fault::BodyTooLarge { limit },
+        503 => Fault::NoBodyRoom,
         _ => Fault::BadFraming { detail: fault.to_string().into() },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll},
+    };
+
+    use futures::task::noop_waker;
+
+    use super::*;
+
+    /// How often the shard gets its turn while a body is scanned.
+    fn turns(body: &Body) -> usize {
+        let waker = noop_waker();
+        let mut context = Context::from_waker(&waker);
+        let mut scan = pin!(scan_in_steps(body));
+        let mut turns = 0;
+        loop {
+            match scan.as_mut().poll(&mut context) {
+                Poll::Pending => turns += 1,
+                Poll::Ready(scanned) => {
+                    assert_eq!(scanned.map(|scan| scan.model), Ok("m".to_owned()));
+                    return turns;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_scanned_in_steps_between_which_others_run() {
+        let body = |len: usize| {
+            let text = format!("{{\"model\":\"m\",\"x\":[{}1]}}", "1,".repeat(len / 2));
+            text.into_bytes().chunks(256 * 1024).map(Bytes::copy_from_slice).collect::<Body>()
+        };
+        assert_eq!(turns(&body(1000)), 0);
+        let large = body(4 << 20);
+        assert!(turns(&large) >= large.len() / SCAN_BYTES);
+    }
 }

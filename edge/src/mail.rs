@@ -7,6 +7,7 @@ use control::{
     effect::{CloseReason, Grant, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
     input::{ConnectionId, Input, LeaseId, RequestId},
 };
+use dataplane::http::body::Body;
 use proto::message::{ExecutionError, Header, TunnelRequest};
 
 use crate::lease::{Claim, Lease};
@@ -76,7 +77,7 @@ pub struct Open {
     /// The request, without its body.
     pub tunnel: TunnelRequest,
     /// The whole body.
-    pub body: Bytes,
+    pub body: Body,
 }
 
 /// What a request's shard learns of its run.

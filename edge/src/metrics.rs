@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use control::effect::{ProviderStatus, Snapshot};
-use dataplane::{relay::CloseReason, shard::DriverKind, tls::refusal::Refusal};
+use dataplane::{http::budget::Budget, relay::CloseReason, shard::DriverKind, tls::refusal::Refusal};
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
@@ -38,6 +38,8 @@ pub struct Metrics {
     pub ops_displaced: IntCounter,
     /// Request bytes from clients.
     pub request_bytes: IntCounter,
+    body_memory: IntGauge,
+    body_memory_max: IntGauge,
     /// Body bytes passed on to clients.
     pub response_bytes: IntCounter,
     /// From a request's head to its first response byte.
@@ -149,6 +151,12 @@ impl Metrics {
                 "Operators' connections that gave way to newer ones",
             )?,
             request_bytes: counter(r, "iop_edge_request_bytes_total", "Request body bytes from clients")?,
+            body_memory: gauge(r, "iop_edge_body_memory_bytes", "Memory that request bodies take")?,
+            body_memory_max: gauge(
+                r,
+                "iop_edge_body_memory_max_bytes",
+                "Memory that request bodies may take",
+            )?,
             response_bytes: counter(
                 r,
                 "iop_edge_response_bytes_total",
@@ -250,6 +258,12 @@ impl Metrics {
         let shard = shard.to_string();
         self.tasks.with_label_values(&[&shard]).set(clamp(live));
         self.task_panics.with_label_values(&[&shard]).set(clamp(panicked));
+    }
+
+    /// Takes over how much memory request bodies take.
+    pub fn observe_bodies(&self, bodies: &Budget) {
+        self.body_memory.set(clamp(bodies.held()));
+        self.body_memory_max.set(clamp(bodies.max()));
     }
 
     /// Notes when the Edge's certificate ends, in seconds since 1970.

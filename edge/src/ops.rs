@@ -91,6 +91,7 @@ async fn answer(state: &Rc<ShardState>, path: &str, tasks: &OnceTasks) -> (u16, 
             for (shard, tasks) in tasks.get().into_iter().flatten().enumerate() {
                 state.metrics.observe_tasks(shard, tasks.live(), tasks.panicked());
             }
+            state.metrics.observe_bodies(&state.bodies);
             (200, METRICS, state.metrics.render())
         }
         "/status" => {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`] and [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 28] = [
+pub const OUTCOMES: [&str; 29] = [
     "ok",
     CLIENT_GONE,
     "bad_framing",
@@ -34,6 +34,7 @@ pub const OUTCOMES: [&str; 28] = [
     "queue_timeout",
     "unservable",
     "busy",
+    "no_body_room",
     "draining",
     "node_lost",
     "upstream_connect",
@@ -112,6 +113,8 @@ pub enum Fault {
     Unservable,
     /// The Node's own gate was full twice (GAT-2).
     Busy,
+    /// The request bodies of all clients together take as much memory as they may.
+    NoBodyRoom,
     /// The Edge is about to stop.
     Draining,
     /// The Node was lost while it ran the request (FEN-6).
@@ -187,6 +190,7 @@ impl Fault {
             Self::QueueTimeout => row(503, SERVER_ERROR, OVERLOADED, After(5), "queue_timeout"),
             Self::Unservable => row(503, SERVER_ERROR, OVERLOADED, No, "unservable"),
             Self::Busy => row(503, SERVER_ERROR, OVERLOADED, After(1), "busy"),
+            Self::NoBodyRoom => row(503, SERVER_ERROR, OVERLOADED, After(2), "no_body_room"),
             Self::Draining => row(503, SERVER_ERROR, OVERLOADED, After(5), "draining"),
             Self::NodeLost => row(502, SERVER_ERROR, UPSTREAM, Unsaid, "node_lost"),
             Self::UpstreamConnect => row(502, SERVER_ERROR, UPSTREAM, Unsaid, "upstream_connect"),
@@ -252,6 +256,7 @@ impl Fault {
             Self::BadFraming { .. }
                 | Self::RequestTimeout
                 | Self::BodyTooLarge { .. }
+                | Self::NoBodyRoom
                 | Self::ExpectationFailed
                 | Self::HeadTooLarge
         )
@@ -296,6 +301,7 @@ impl Fault {
             }
             Self::Unservable => "No provider of the model supports this kind of request.",
             Self::Busy => "The provider of the model is busy. Try again in a moment.",
+            Self::NoBodyRoom => "Too many large requests are waiting. Try again in a moment.",
             Self::Draining => "The gateway is about to stop. Try again in a moment.",
             Self::NodeLost => "The connection to the machine that ran the request was lost.",
             Self::UpstreamConnect => "The provider of the model cannot be reached.",
@@ -435,6 +441,7 @@ mod tests {
             Fault::QueueTimeout,
             Fault::Unservable,
             Fault::Busy,
+            Fault::NoBodyRoom,
             Fault::Draining,
             Fault::NodeLost,
             Fault::UpstreamConnect,
@@ -474,6 +481,7 @@ mod tests {
             ("queue_timeout", 503, server, Some("overloaded")),
             ("unservable", 503, server, Some("overloaded")),
             ("busy", 503, server, Some("overloaded")),
+            ("no_body_room", 503, server, Some("overloaded")),
             ("draining", 503, server, Some("overloaded")),
             ("node_lost", 502, server, Some("upstream_error")),
             ("upstream_connect", 502, server, Some("upstream_error")),

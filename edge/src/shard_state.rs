@@ -9,6 +9,7 @@ use std::{
 
 use control::input::{Admit, ConnectionId, Input};
 use dataplane::{
+    http::budget::Budget,
     local::{Latch, Signal},
     mailbox::Sender,
     panic_point,
@@ -37,6 +38,8 @@ pub struct ShardState {
     pub settings: Arc<Settings>,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
+    /// The memory that the request bodies of the process may take.
+    pub bodies: Budget,
     /// Live requests.
     pub requests: Rc<Requests>,
     /// Live Node connections.
@@ -72,6 +75,7 @@ impl ShardState {
         index: usize,
         settings: Arc<Settings>,
         metrics: Arc<Metrics>,
+        bodies: Budget,
         control: Sender<ToControl>,
         shards: Vec<Sender<ToShard>>,
     ) -> Self {
@@ -81,6 +85,7 @@ impl ShardState {
             index,
             settings,
             metrics,
+            bodies,
             requests: Rc::new(Requests::new(index)),
             links: RefCell::default(),
             draining: Latch::new(),

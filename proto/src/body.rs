@@ -14,7 +14,7 @@
 //!                        └─ anything else ─▶ AssembleError, and the assembler is ended
 //! ```
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 
 use bytes::Bytes;
@@ -36,31 +36,46 @@ pub fn split_body(body: Bytes) -> (Bytes, Bytes) {
 #[derive(Clone, Debug)]
 pub struct Chunks {
     stream: StreamNo,
-    rest: Bytes,
+    /// None of them empty.
+    rest: VecDeque<Bytes>,
+    bytes_left: usize,
 }
 
 impl Chunks {
     /// The chunks of `rest`, the second part of [`split_body`], for one run.
     #[must_use]
-    pub const fn new(stream: StreamNo, rest: Bytes) -> Self {
-        Self { stream, rest }
+    pub fn new(stream: StreamNo, rest: Bytes) -> Self {
+        Self::of_pieces(stream, [rest])
+    }
+
+    /// The chunks of a body that is held in pieces, for one run. A chunk ends where its piece ends.
+    #[must_use]
+    pub fn of_pieces(stream: StreamNo, pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let rest: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        let bytes_left = rest.iter().map(Bytes::len).sum();
+        Self { stream, rest, bytes_left }
     }
 
     /// Bytes that no chunk has carried yet.
     #[must_use]
     pub const fn bytes_left(&self) -> usize {
-        self.rest.len()
+        self.bytes_left
     }
 
     /// The next chunk with at most `bytes_max` bytes of data, for a sender that holds less credit than a whole chunk;
     /// `None` when nothing is left or `bytes_max` is 0.
     pub fn next_within(&mut self, bytes_max: usize) -> Option<BodyChunk> {
-        let len = self.rest.len().min(CHUNK_BYTES_MAX).min(bytes_max);
+        let piece = self.rest.front_mut()?;
+        let len = piece.len().min(CHUNK_BYTES_MAX).min(bytes_max);
         if len == 0 {
             return None;
         }
-        let data = self.rest.split_to(len);
-        Some(BodyChunk { stream: self.stream, data, last: self.rest.is_empty() })
+        let data = piece.split_to(len);
+        if piece.is_empty() {
+            self.rest.pop_front();
+        }
+        self.bytes_left -= len;
+        Some(BodyChunk { stream: self.stream, data, last: self.bytes_left == 0 })
     }
 }
 
@@ -72,7 +87,7 @@ impl Iterator for Chunks {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let chunks = self.rest.len().div_ceil(CHUNK_BYTES_MAX);
+        let chunks = self.rest.iter().map(|piece| piece.len().div_ceil(CHUNK_BYTES_MAX)).sum();
         (chunks, Some(chunks))
     }
 }
@@ -135,7 +150,7 @@ pub enum Progress {
     Complete(Bytes),
 }
 
-/// Puts one body together. Holds at most the announced length, and never more memory than about twice what arrived.
+/// Puts one body together. Holds at most the announced length.
 #[derive(Debug)]
 pub struct Assembler {
     total: usize,
@@ -198,13 +213,11 @@ impl Assembler {
         Ok(Progress::More { received })
     }
 
-    /// Grows by doubling but never past the announced length, so that a claimed length alone costs nothing and a whole body
-    /// needs no trimming.
+    /// The first part makes room for all: pages that nothing is written to cost nothing, so a claimed length alone takes no
+    /// memory, and a body that grew by doubling would be copied, megabytes at a time, while everything else waits.
     fn append(&mut self, part: &[u8]) {
-        let needed = self.parts.len() + part.len();
-        if needed > self.parts.capacity() {
-            let capacity = (self.parts.capacity() * 2).clamp(needed, self.total.max(needed));
-            self.parts.reserve_exact(capacity - self.parts.len());
+        if self.parts.capacity() == 0 && !part.is_empty() {
+            self.parts.reserve_exact(self.total);
         }
         self.parts.extend_from_slice(part);
     }

@@ -147,3 +147,21 @@ proptest! {
         prop_assert_eq!(whole, Some(body));
     }
 }
+
+// req: WIR-9
+#[test]
+fn a_body_held_in_pieces_makes_the_same_body_and_its_last_chunk_alone_is_marked() {
+    let body = pattern(300_000);
+    for piece in [1000, 65_536, 100_000, 300_000] {
+        let pieces = (0..300_000).step_by(piece).map(|at| body.slice(at..300_000.min(at + piece)));
+        let chunks = Chunks::of_pieces(7, [Bytes::new()].into_iter().chain(pieces).chain([Bytes::new()]));
+        let (left, expected) = (chunks.bytes_left(), chunks.len());
+        let chunks: Vec<BodyChunk> = chunks.collect();
+        assert_eq!((left, chunks.len()), (300_000, expected));
+        assert!(chunks.iter().all(|chunk| chunk.stream == 7 && chunk.data.len() <= CHUNK_BYTES_MAX));
+        assert_eq!(chunks.iter().filter(|chunk| chunk.last).count(), 1);
+        assert!(chunks.last().is_some_and(|chunk| chunk.last));
+        let joined: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.data.to_vec()).collect();
+        assert_eq!(joined, body);
+    }
+}

@@ -1,9 +1,9 @@
 //! A site: one directory with certificates, a token and a configuration, and the processes on it.
 
 use std::{
-    cell::RefCell,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use anyhow::{Context, bail};
@@ -21,7 +21,7 @@ pub struct Site {
     token: String,
     token_entry: String,
     env: Vec<(String, String)>,
-    count: RefCell<usize>,
+    count: AtomicUsize,
 }
 
 /// A running Edge and where it listens.
@@ -74,7 +74,7 @@ impl Site {
             .skip_while(|l| !l.trim_start().starts_with('-'))
             .map(|l| format!("    {l}\n"))
             .collect();
-        Ok(Self { dir, bin: bin.to_owned(), token, token_entry, env: Vec::new(), count: RefCell::new(0) })
+        Ok(Self { dir, bin: bin.to_owned(), token, token_entry, env: Vec::new(), count: AtomicUsize::new(0) })
     }
 
     /// Leaves the directory with its logs where it is; gives its path.
@@ -229,7 +229,7 @@ impl Site {
     /// # Errors
     /// It cannot be started.
     pub fn start(&self, label: &str, program: &str, args: &[&str]) -> anyhow::Result<Process> {
-        let number = self.count.replace_with(|n| *n + 1);
+        let number = self.count.fetch_add(1, Relaxed);
         let env: Vec<_> = self.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         Process::start(&format!("{label}-{number}"), &self.program(program), args, &env, self.dir())
     }

@@ -35,10 +35,13 @@ pub struct Limits {
     pub trailer_bytes: usize,
     /// Informational (1xx) responses before the final one; more is a broken provider.
     pub informational: usize,
-    /// Bytes read and thrown away while a connection is closed after an error, so that the client can read the answer.
+    /// Bytes read and thrown away while a connection is closed after an error, so that a client that sends all of its
+    /// request before it looks finds the answer and not a reset. Then it is closed all the same.
     pub linger_bytes: usize,
     /// How long that may take.
     pub linger: Duration,
+    /// How long the client may be silent meanwhile.
+    pub linger_idle: Duration,
 }
 
 impl Default for Limits {
@@ -57,8 +60,9 @@ impl Default for Limits {
             chunk_ext_bytes: 256,
             trailer_bytes: 16 * 1024,
             informational: 8,
-            linger_bytes: 1024 * 1024,
-            linger: Duration::from_secs(1),
+            linger_bytes: 64 * 1024 * 1024,
+            linger: Duration::from_secs(30),
+            linger_idle: Duration::from_secs(1),
         }
     }
 }

@@ -134,6 +134,24 @@ impl Stream {
         sys::try_receive(self.shared.get(), buffer, max)
     }
 
+    /// Sends what the socket takes of `bytes` without waiting. `None` = it takes nothing now: wait for
+    /// [`Stream::writable`].
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        sys::try_send(self.shared.get(), bytes)
+    }
+
+    /// Waits until [`Stream::try_write`] has something to say. Holds no buffer; may be dropped freely, and may wait beside
+    /// a [`Stream::watch`].
+    ///
+    /// # Errors
+    /// The poll itself failed.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.shared.get().writable(false).await
+    }
+
     /// Waits for data and appends at most `max` bytes; 0 = end of stream. May be dropped freely.
     ///
     /// # Errors

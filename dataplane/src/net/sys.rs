@@ -1,4 +1,4 @@
-//! Socket calls that the runtime does not offer: non-blocking receive and options on a live stream.
+//! Socket calls that the runtime does not offer: non-blocking receive and send, and options on a live stream.
 
 use std::{
     io,
@@ -77,6 +77,17 @@ pub(super) fn try_receive<S: AsRawFd>(
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends what the socket takes of `bytes` without waiting. `None` = it takes nothing now.
+pub(super) fn try_send<S: AsRawFd>(socket: &S, bytes: &[u8]) -> io::Result<Option<usize>> {
+    match with_socket(socket, |s| s.send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)) {
+        Ok(n) => Ok(Some(n)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -73,7 +73,7 @@ pub(super) enum Emitted {
 #[derive(Default)]
 pub(super) struct Outbox {
     items: VecDeque<Item>,
-    /// Cost of what waits, an upload's rest excepted: that is a slice of the one body its owner holds anyway.
+    /// Cost of what waits, an upload's rest excepted: those are slices of the one body its owner holds anyway.
     queued: usize,
     next_sequence: u64,
     end_queued: bool,
@@ -115,14 +115,14 @@ impl Outbox {
     }
 
     /// Adds the rest of a request body, to leave in chunks as credit allows. Empty: nothing.
-    pub(super) fn push_upload(&mut self, stream: StreamNo, body: Bytes) -> Result<(), QueueError> {
+    pub(super) fn push_upload(&mut self, body: Chunks) -> Result<(), QueueError> {
         if self.end_queued {
             return Err(QueueError::AfterEnd);
         }
-        if body.is_empty() {
+        if body.bytes_left() == 0 {
             return Ok(());
         }
-        self.push_item(Item::Upload(Chunks::new(stream, body)), true)
+        self.push_item(Item::Upload(body), true)
     }
 
     fn push_item(&mut self, item: Item, ends: bool) -> Result<(), QueueError> {

@@ -137,6 +137,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Least rate of a body in bytes per second; 0 = any progress.
     pub body_min_rate: u64,
+    /// Most memory of all request bodies together in bytes, at least twice `body_bytes`.
+    pub body_memory: u64,
     /// Longest idle time of a client connection between requests.
     pub keepalive_idle: Duration,
     /// Longest time without progress of a write to a client.

@@ -87,6 +87,7 @@ pub struct Limits {
     pub body_bytes: Opt<i64>,
     pub body_timeout_ms: Opt<i64>,
     pub body_min_rate: Opt<i64>,
+    pub body_memory_bytes: Opt<i64>,
     pub keepalive_idle_ms: Opt<i64>,
     pub write_stall_ms: Opt<i64>,
     pub drain_grace_ms: Opt<i64>,

@@ -19,7 +19,10 @@ use control::{
 };
 use dataplane::{
     clock,
-    http::server::{Connection, Gone},
+    http::{
+        body::Body,
+        server::{Connection, Gone},
+    },
     panic_point,
     shard::guarded,
     time::sleep_until,
@@ -57,7 +60,7 @@ pub struct Plan {
     /// What was found in the body.
     pub scan: ChatScan,
     /// The body as the client sent it.
-    pub body: Bytes,
+    pub body: Body,
     /// End-to-end request headers.
     pub headers: Vec<Header>,
     /// For the client, the log and the Node.
@@ -245,7 +248,7 @@ impl Session<'_> {
                     self.downstream.client.set_draining();
                 }
                 // What has begun to answer is not sent again: a long stream must not hold a long prompt.
-                self.plan.body = Bytes::new();
+                self.plan.body = Body::default();
                 self.plan.headers = Vec::new();
                 let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
                 self.downstream.begin((status, &headers, until_close), &answer);

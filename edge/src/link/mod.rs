@@ -155,11 +155,13 @@ impl NodeLink {
         request.stream = stream;
         request.body_bytes = open.body.len() as u64;
         request.window_bytes = WINDOW_BYTES_DEFAULT;
-        let (inline, rest) = proto::body::split_body(open.body.clone());
-        request.body = inline;
+        let inline = open.body.len() <= proto::body::INLINE_BODY_MAX;
+        if inline {
+            request.body = open.body.joined();
+        }
         let sent = self.handle.open(stream, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_DEFAULT).is_ok()
             && self.handle.queue(stream, Message::TunnelRequest(request)).is_ok()
-            && (rest.is_empty() || self.handle.queue_body(stream, rest).is_ok());
+            && (inline || self.handle.queue_pieces(stream, open.body.pieces().iter().cloned()).is_ok());
         if !sent {
             self.handle.close(stream);
             self.streams.borrow_mut().remove(stream);

@@ -1,14 +1,22 @@
 //! What routing needs of a request body, found without rebuilding it.
 //!
-//! The whole body is checked to be one JSON object (depth at most 128); of its members only `model` and `stream` are
-//! looked at, and the model name can be replaced in place so that every other byte stays as the client sent it.
+//! The whole body is checked to be one JSON object (RFC 8259, depth at most 128); of its members only `model` and `stream`
+//! are looked at, and the model name can be replaced in place so that every other byte stays as the client sent it.
+//!
+//! The scanner takes the body in whatever parts its owner likes, so that a body of many megabytes delays nobody, and keeps
+//! nothing of it but those two members. Text that it does not look at is not checked to be UTF-8.
+
+use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use dataplane::http::body::Body;
 
-/// Deepest nesting of arrays and objects that is passed on.
-const DEPTH_MAX: usize = 128;
+/// Deepest nesting of arrays and objects that is passed on. Our own scanner would not mind more, a provider may.
+const DEPTH_MAX: u32 = 128;
+/// Longest key, as it stands in the body, that can mean one of our members: `stream` with every letter escaped has 38.
+const KEY_BYTES_MAX: usize = 64;
+/// Longest model name as it stands in the body, quotes included.
+const MODEL_BYTES_MAX: usize = 4096;
 
 /// Facts of a chat completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +26,7 @@ pub struct ChatScan {
     /// Whether it wants a stream.
     pub stream: bool,
     /// Where the model's JSON string stands in the body, quotes included.
-    model_span: std::ops::Range<usize>,
+    model_span: Range<usize>,
 }
 
 /// Why a body is refused, for the 400.
@@ -43,103 +51,390 @@ pub enum ScanError {
     },
 }
 
-#[derive(Deserialize)]
-struct Members<'a> {
-    #[serde(borrow)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow)]
-    stream: Option<&'a RawValue>,
-}
-
-/// Scans a chat completion body.
-///
-/// # Errors
-/// The body is not a JSON object, or `model` is missing or not a non-empty string, or `stream` is not a boolean.
-pub fn chat(body: &[u8]) -> Result<ChatScan, ScanError> {
-    if body.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| *b != b'{') {
-        return Err(ScanError::Syntax("expected an object".to_owned()));
-    }
-    if nests_too_deep(body) {
-        return Err(ScanError::Syntax(format!("it nests deeper than {DEPTH_MAX} levels")));
-    }
-    let members: Members<'_> = serde_json::from_slice(body).map_err(|e| ScanError::Syntax(e.to_string()))?;
-    let wrong = |param, message| ScanError::Member { param, message };
-    let raw = members.model.ok_or(ScanError::Missing { param: "model" })?.get();
-    let model: String = serde_json::from_str(raw).map_err(|_| wrong("model", "model must be a string"))?;
-    if model.is_empty() {
-        return Err(wrong("model", "model must not be empty"));
-    }
-    let stream = match members.stream.map(RawValue::get) {
-        None | Some("false" | "null") => false,
-        Some("true") => true,
-        Some(_) => return Err(wrong("stream", "stream must be a boolean")),
-    };
-    // `raw` borrows from `body`, so the distance of their starts is its offset.
-    let start = raw.as_ptr().addr().saturating_sub(body.as_ptr().addr());
-    Ok(ChatScan { model, stream, model_span: start..start + raw.len() })
-}
-
-/// Whether arrays and objects nest deeper than [`DEPTH_MAX`]. Our own parser would not mind, a provider's may.
-fn nests_too_deep(body: &[u8]) -> bool {
-    let (mut depth, mut rest) = (0_usize, body);
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        match first {
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => rest = after_string(after),
-            _ => {}
-        }
-        if depth > DEPTH_MAX {
-            return true;
-        }
-    }
-    false
-}
-
-/// What follows the string whose opening quote has been taken.
-fn after_string(mut rest: &[u8]) -> &[u8] {
-    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
-        let escape = rest.get(at) == Some(&b'\\');
-        rest = rest.get(at + if escape { 2 } else { 1 }..).unwrap_or_default();
-        if !escape {
-            return rest;
-        }
-    }
-    &[]
-}
-
 impl ChatScan {
-    /// The body with the model replaced by `target` (TUN-5); shares the original when it is the same name.
-    pub fn body_for(&self, body: &Bytes, target: &str) -> Bytes {
+    /// The body with the model replaced by `target` (TUN-5); everything else is shared with the original.
+    pub fn body_for(&self, body: &Body, target: &str) -> Body {
         if target == self.model {
             return body.clone();
         }
         let name = serde_json::Value::from(target).to_string();
-        let (before, after) = (body.get(..self.model_span.start), body.get(self.model_span.end..));
-        let (Some(before), Some(after)) = (before, after) else { return body.clone() };
-        [before, name.as_bytes(), after].concat().into()
+        body.replaced(&self.model_span, Bytes::from(name))
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// The object.
+    #[default]
+    Start,
+    /// A value.
+    Value,
+    /// A value or the end of an array.
+    FirstItem,
+    /// A key or the end of an object.
+    FirstKey,
+    Key,
+    Colon,
+    /// A comma or the end of what is open.
+    After,
+    /// The rest of a string.
+    Text,
+    Escape,
+    /// So many hexadecimal digits.
+    Hex(u8),
+    Number(Number),
+    /// The rest of `true`, `false` or `null`.
+    Literal(&'static [u8]),
+    /// Nothing but blanks.
+    End,
+}
+
+/// Place in a number, by what came last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Minus,
+    Zero,
+    Digit,
+    Dot,
+    Fraction,
+    E,
+    ESign,
+    Exponent,
+}
+
+impl Number {
+    /// The place after another byte; `None` when the number cannot go on with it.
+    fn next(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Minus, b'0') => Self::Zero,
+            (Self::Minus, b'1'..=b'9') | (Self::Digit, b'0'..=b'9') => Self::Digit,
+            (Self::Zero | Self::Digit, b'.') => Self::Dot,
+            (Self::Dot | Self::Fraction, b'0'..=b'9') => Self::Fraction,
+            (Self::Zero | Self::Digit | Self::Fraction, b'e' | b'E') => Self::E,
+            (Self::E, b'+' | b'-') => Self::ESign,
+            (Self::E | Self::ESign | Self::Exponent, b'0'..=b'9') => Self::Exponent,
+            _ => return None,
+        })
+    }
+
+    fn may_end(self) -> bool {
+        matches!(self, Self::Zero | Self::Digit | Self::Fraction | Self::Exponent)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Model,
+    Stream,
+}
+
+/// Value of one of our members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Null,
+    Bool(bool),
+    Text,
+    Other,
+}
+
+/// Reads a body part by part.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    state: State,
+    depth: u32,
+    /// Which of the open containers are objects, the innermost in the lowest bit.
+    objects: u128,
+    /// Bytes taken.
+    offset: usize,
+    /// The string being read is a key.
+    in_key: bool,
+    /// Of which of our members this is the value.
+    member: Option<Member>,
+    /// The string being read is kept in `text`: a key at the top level, or the model.
+    keeps: bool,
+    text: Vec<u8>,
+    model: Option<Found>,
+    model_text: Vec<u8>,
+    model_span: Range<usize>,
+    stream: Option<Found>,
+}
+
+impl Scanner {
+    /// Takes the next part.
+    ///
+    /// # Errors
+    /// The body is not JSON, or has one of our members twice.
+    pub fn push(&mut self, part: &[u8]) -> Result<(), ScanError> {
+        let mut rest = part;
+        while let Some((byte, after)) = rest.split_first() {
+            if self.state == State::Text {
+                let used = self.take_text(rest)?;
+                rest = rest.get(used..).unwrap_or_default();
+            } else if self.step(*byte)? {
+                self.offset += 1;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// The body is over.
+    ///
+    /// # Errors
+    /// It is cut, or `model` is missing or not a non-empty string, or `stream` is not a boolean.
+    pub fn finish(self) -> Result<ChatScan, ScanError> {
+        if self.state != State::End {
+            return Err(ScanError::Syntax("it ends too early".to_owned()));
+        }
+        let wrong = |param, message| ScanError::Member { param, message };
+        match self.model {
+            None | Some(Found::Null) => return Err(ScanError::Missing { param: "model" }),
+            Some(Found::Text) => {}
+            Some(Found::Bool(_) | Found::Other) => return Err(wrong("model", "model must be a string")),
+        }
+        if self.model_text.len() > MODEL_BYTES_MAX {
+            return Err(wrong("model", "model must have at most 4096 bytes"));
+        }
+        let model: String =
+            serde_json::from_slice(&self.model_text).map_err(|_| wrong("model", "model must be a string"))?;
+        if model.is_empty() {
+            return Err(wrong("model", "model must not be empty"));
+        }
+        let stream = match self.stream {
+            None | Some(Found::Null) => false,
+            Some(Found::Bool(stream)) => stream,
+            Some(Found::Text | Found::Other) => return Err(wrong("stream", "stream must be a boolean")),
+        };
+        Ok(ChatScan { model, stream, model_span: self.model_span })
+    }
+
+    fn syntax(&self, what: &str) -> ScanError {
+        ScanError::Syntax(format!("{what} at byte {}", self.offset))
+    }
+
+    /// Takes one byte outside of plain text. `false` = it belongs to what comes after a number: again.
+    fn step(&mut self, byte: u8) -> Result<bool, ScanError> {
+        let is_blank = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        match self.state {
+            State::Escape | State::Hex(_) => self.escape(byte)?,
+            State::Number(number) => match number.next(byte) {
+                Some(next) => self.state = State::Number(next),
+                None if number.may_end() => {
+                    self.value_ends();
+                    return Ok(false);
+                }
+                None => return Err(self.syntax("invalid number")),
+            },
+            State::Literal([next, rest @ ..]) if *next == byte => {
+                self.state = State::Literal(rest);
+                if rest.is_empty() {
+                    self.value_ends();
+                }
+            }
+            State::Literal(_) => return Err(self.syntax("unknown word")),
+            _ if is_blank => {}
+            State::Start if byte == b'{' => self.open(true)?,
+            State::Start => return Err(self.syntax("expected an object")),
+            State::FirstItem if byte == b']' => self.close(),
+            State::Value | State::FirstItem => self.begin_value(byte)?,
+            State::FirstKey if byte == b'}' => self.close(),
+            State::FirstKey | State::Key if byte == b'"' => {
+                self.begin_text(true, self.depth == 1);
+            }
+            State::FirstKey | State::Key => return Err(self.syntax("expected a key")),
+            State::Colon if byte == b':' => self.state = State::Value,
+            State::Colon => return Err(self.syntax("expected a colon")),
+            State::After => match (byte, self.in_object()) {
+                (b',', true) => self.state = State::Key,
+                (b',', false) => self.state = State::Value,
+                (b'}', true) | (b']', false) => self.close(),
+                _ => return Err(self.syntax("expected a comma or an end")),
+            },
+            State::End => return Err(self.syntax("something follows the object")),
+            // `push` takes plain text in larger steps.
+            State::Text => {}
+        }
+        Ok(true)
+    }
+
+    fn in_object(&self) -> bool {
+        self.objects & 1 == 1
+    }
+
+    fn open(&mut self, object: bool) -> Result<(), ScanError> {
+        if self.depth == DEPTH_MAX {
+            return Err(ScanError::Syntax(format!("it nests deeper than {DEPTH_MAX} levels")));
+        }
+        self.depth += 1;
+        self.objects = self.objects << 1 | u128::from(object);
+        self.state = if object { State::FirstKey } else { State::FirstItem };
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.objects >>= 1;
+        self.value_ends();
+    }
+
+    fn value_ends(&mut self) {
+        if self.depth == 1 {
+            self.member = None;
+        }
+        self.state = if self.depth == 0 { State::End } else { State::After };
+    }
+
+    fn begin_value(&mut self, byte: u8) -> Result<(), ScanError> {
+        if self.depth == 1
+            && let Some(member) = self.member
+        {
+            let found = match byte {
+                b'"' => Found::Text,
+                b't' | b'f' => Found::Bool(byte == b't'),
+                b'n' => Found::Null,
+                _ => Found::Other,
+            };
+            match member {
+                Member::Model => self.model = Some(found),
+                Member::Stream => self.stream = Some(found),
+            }
+        }
+        match byte {
+            b'{' | b'[' => return self.open(byte == b'{'),
+            b'"' => {
+                let is_model = self.depth == 1 && self.member == Some(Member::Model);
+                if is_model {
+                    self.model_span.start = self.offset;
+                }
+                self.begin_text(false, is_model);
+            }
+            b'-' => self.state = State::Number(Number::Minus),
+            b'0' => self.state = State::Number(Number::Zero),
+            b'1'..=b'9' => self.state = State::Number(Number::Digit),
+            b't' => self.state = State::Literal(b"rue"),
+            b'f' => self.state = State::Literal(b"alse"),
+            b'n' => self.state = State::Literal(b"ull"),
+            _ => return Err(self.syntax("expected a value")),
+        }
+        Ok(())
+    }
+
+    fn begin_text(&mut self, is_key: bool, keeps: bool) {
+        self.state = State::Text;
+        self.in_key = is_key;
+        self.keeps = keeps;
+        self.text.clear();
+        self.keep(b"\"");
+    }
+
+    /// Notes a part of a string that is looked at later. One over its bound stays over it, which is all that matters then.
+    fn keep(&mut self, part: &[u8]) {
+        if !self.keeps {
+            return;
+        }
+        let room = (MODEL_BYTES_MAX + 1).saturating_sub(self.text.len());
+        self.text.extend_from_slice(part.get(..room).unwrap_or(part));
+    }
+
+    /// Takes plain text up to an escape, the string's end or the end of `rest`; gives how many bytes.
+    fn take_text(&mut self, rest: &[u8]) -> Result<usize, ScanError> {
+        let stop = memchr::memchr2(b'"', b'\\', rest);
+        let (plain, stopped) = rest.split_at_checked(stop.unwrap_or(rest.len())).unwrap_or((rest, &[]));
+        // Without an early way out, so that it is done many bytes at a time.
+        if plain.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
+            return Err(self.syntax("a control character stands in a string"));
+        }
+        self.keep(plain);
+        self.offset += plain.len();
+        let Some(mark) = stopped.first() else { return Ok(plain.len()) };
+        self.keep(&[*mark]);
+        self.offset += 1;
+        if *mark == b'\\' {
+            self.state = State::Escape;
+        } else {
+            self.end_text()?;
+        }
+        Ok(plain.len() + 1)
+    }
+
+    fn escape(&mut self, byte: u8) -> Result<(), ScanError> {
+        self.state = match (self.state, byte) {
+            (State::Escape, b'u') => State::Hex(4),
+            (State::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => State::Text,
+            (State::Hex(1), _) if byte.is_ascii_hexdigit() => State::Text,
+            (State::Hex(left), _) if byte.is_ascii_hexdigit() => State::Hex(left - 1),
+            _ => return Err(self.syntax("invalid escape")),
+        };
+        self.keep(&[byte]);
+        Ok(())
+    }
+
+    /// Behind a string's closing quote.
+    fn end_text(&mut self) -> Result<(), ScanError> {
+        let keeps = std::mem::take(&mut self.keeps);
+        if !self.in_key {
+            if keeps {
+                self.model_span.end = self.offset;
+                self.model_text = std::mem::take(&mut self.text);
+            }
+            self.value_ends();
+            return Ok(());
+        }
+        self.state = State::Colon;
+        if !keeps || self.text.len() > KEY_BYTES_MAX {
+            return Ok(());
+        }
+        let key: String = serde_json::from_slice(&self.text).map_err(|_| self.syntax("invalid key"))?;
+        let (member, before) = match key.as_str() {
+            "model" => (Member::Model, self.model),
+            "stream" => (Member::Stream, self.stream),
+            _ => return Ok(()),
+        };
+        self.member = Some(member);
+        if before.is_some() {
+            return Err(ScanError::Syntax(format!("`{key}` is there twice")));
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+
+    /// Scans `body` in parts of `size` bytes.
+    fn in_parts(body: &[u8], size: usize) -> Result<ChatScan, ScanError> {
+        let mut scanner = Scanner::default();
+        body.chunks(size).try_for_each(|part| scanner.push(part))?;
+        scanner.finish()
+    }
+
+    fn chat(body: &[u8]) -> Result<ChatScan, ScanError> {
+        let whole = in_parts(body, body.len().max(1));
+        for size in [1, 2, 3, 7] {
+            assert_eq!(in_parts(body, size), whole, "{}", String::from_utf8_lossy(body));
+        }
+        whole
+    }
 
     // req: TUN-5
     #[test]
     fn only_the_model_name_changes_and_every_other_byte_stays() {
-        let body = Bytes::from_static(
+        let text = Bytes::from_static(
             "{ \"stream\" : true,\"n\":1.0, \"messages\":[{\"model\":\"x\"}],\t\"model\": \"a\\u0062\" ,\"t\":\"你\\u597d\"}"
                 .as_bytes(),
         );
-        let scan = chat(&body).unwrap();
+        let scan = chat(&text).unwrap();
+        let body = Body::from(text.clone());
         assert_eq!((scan.model.as_str(), scan.stream), ("ab", true));
         let out = scan.body_for(&body, "Qwen/\"Q\"");
         let expected =
-            String::from_utf8(body.to_vec()).unwrap().replace("\"a\\u0062\"", "\"Qwen/\\\"Q\\\"\"");
-        assert_eq!(out, expected.as_bytes());
-        assert_eq!(scan.body_for(&body, "ab").as_ptr(), body.as_ptr());
+            String::from_utf8(text.to_vec()).unwrap().replace("\"a\\u0062\"", "\"Qwen/\\\"Q\\\"\"");
+        assert_eq!(out.joined(), expected.as_bytes());
+        assert_eq!(scan.body_for(&body, "ab").joined().as_ptr(), text.as_ptr());
     }
 
     #[test]
@@ -170,5 +465,117 @@ mod tests {
         assert_eq!((param(&nested(127)), param(&nested(128))), ("ok", "syntax"));
         let deep = format!("{{\"model\":\"m\",\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(param(&deep), "syntax");
+    }
+
+    /// What serde_json takes for one JSON object, and nothing else.
+    #[test]
+    fn the_scanner_takes_what_another_parser_takes() {
+        let values = [
+            "1",
+            "-1",
+            "0",
+            "-0",
+            "01",
+            "-",
+            "1.",
+            "1.5",
+            ".5",
+            "1e5",
+            "1E+5",
+            "1e-",
+            "1e",
+            "1.5e05",
+            "+1",
+            "0x1",
+            "1 2",
+            "true",
+            "tru",
+            "truex",
+            "false",
+            "null",
+            "nul",
+            "None",
+            "\"\"",
+            "\"a",
+            "\"\\n\"",
+            "\"\\x\"",
+            "\"\\u12aF\"",
+            "\"\\u12g4\"",
+            "\"\\ud800\"",
+            "\"\u{1}\"",
+            "\"\n\"",
+            "\"\u{7f}\"",
+            "\"\\\"\"",
+            "\"\\\\\"",
+            "\"é你\"",
+            "[]",
+            "[1,2]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "[",
+            "]",
+            "[[]]",
+            "[}",
+            "{}",
+            "{\"a\":1}",
+            "{\"a\":}",
+            "{\"a\"}",
+            "{a:1}",
+            "{\"a\":1,}",
+            "{,}",
+            "{\"a\":1 \"b\":2}",
+            "{\"a\":1,\"b\":[{\"c\":{}}]}",
+            "{]",
+            "",
+            " ",
+            "\u{feff}1",
+            "1//x",
+            "\u{c}1",
+            "\t\r\n 1 \n",
+            "'a'",
+            "nan",
+            "[\"]\"]",
+        ];
+        for value in values {
+            for body in [
+                format!("{{\"model\":\"m\",\"x\":{value}}}"),
+                format!("{{\"x\":{value},\"model\":\"m\"}}"),
+                format!("{{\"model\":\"m\",{value}}}"),
+                format!("{{\"model\":\"m\"}}{value}"),
+                value.to_owned(),
+            ] {
+                let expected = serde_json::from_str::<HashMap<String, serde::de::IgnoredAny>>(&body).is_ok();
+                let ours = !matches!(chat(body.as_bytes()), Err(ScanError::Syntax(_)));
+                assert_eq!(ours, expected, "{body:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_is_known_in_whatever_way_its_name_is_written() {
+        let escaped = "{\"\\u006d\\u006F\\u0064\\u0065\\u006c\":\"m\",\"\\u0073tream\":true}";
+        let scan = chat(escaped.as_bytes()).unwrap();
+        assert_eq!((scan.model.as_str(), scan.stream), ("m", true));
+        let twice = "{\"model\":\"m\",\"\\u006dodel\":\"n\"}";
+        assert!(matches!(chat(twice.as_bytes()), Err(ScanError::Syntax(_))));
+        // Deeper ones and long ones are others.
+        let long = "model".repeat(100);
+        let other = format!("{{\"{long}\":1,\"x\":{{\"model\":\"n\",\"stream\":7}},\"model\":\"m\"}}");
+        assert_eq!(chat(other.as_bytes()).unwrap().model, "m");
+    }
+
+    #[test]
+    fn a_model_name_has_a_bound_and_nothing_else_of_a_body_is_kept() {
+        let named = |bytes: usize| chat(format!("{{\"model\":\"{}\"}}", "m".repeat(bytes)).as_bytes());
+        assert_eq!(named(MODEL_BYTES_MAX - 2).unwrap().model.len(), MODEL_BYTES_MAX - 2);
+        for bytes in [MODEL_BYTES_MAX - 1, 1_000_000] {
+            assert!(matches!(named(bytes), Err(ScanError::Member { param: "model", .. })));
+        }
+        let mut scanner = Scanner::default();
+        for part in ["{\"model\":\"", &"m".repeat(1_000_000), "\",\"", &"k".repeat(1_000_000), "\":\"v\"}"] {
+            scanner.push(part.as_bytes()).unwrap();
+        }
+        assert!(scanner.text.capacity() + scanner.model_text.capacity() < 8 * MODEL_BYTES_MAX);
     }
 }

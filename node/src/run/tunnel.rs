@@ -20,13 +20,12 @@ use dataplane::{clock, http::client::Custody, panic_point, time::sleep_until_may
 use futures::future::{Either, select};
 use proto::{
     body::{AssembleError, Assembler, Progress, Start},
-    limits::BODY_BYTES_MAX,
     message::{ErrorKind, TunnelRequest},
 };
 
 use super::{
     abort,
-    assembly::Reservation,
+    assembly::{ASSEMBLING_BYTES_MAX, Reservation},
     control::{RunControl, Stop},
     terminal::{Failed, Terminal},
 };
@@ -106,7 +105,7 @@ impl Tunnel {
     ) -> Result<(), Failed> {
         let prepared = prepared?;
         let Upload { body, reservation } = first;
-        let body = match Assembler::new(self.request.body_bytes, body, BODY_BYTES_MAX).map_err(invalid)? {
+        let body = match Assembler::new(self.request.body_bytes, body, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
             Start::Complete(body) => body,
             Start::Partial(assembler) => self.assemble(assembler).await?,
         };

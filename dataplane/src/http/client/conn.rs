@@ -1,13 +1,13 @@
 //! One connection to a provider: its socket, what was received and not yet understood, and what it counts for.
 
-use std::{cell::RefCell, future::Future, io, rc::Rc, time::Instant};
+use std::{cell::RefCell, future::Future, io, rc::Rc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::custody::Custody;
 use crate::{
     http::pool::{Counters, Key},
-    net::{Stream, WriteFault},
+    net::Stream,
 };
 
 /// Most bytes that one receive takes.
@@ -64,10 +64,17 @@ impl Wire {
         }
     }
 
-    /// As [`Stream::write_all`].
-    pub(super) async fn write_all(&mut self, part: Bytes, deadline: Instant) -> Result<(), WriteFault> {
+    /// As [`Stream::try_write`].
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         match self {
-            Self::Plain(stream) => stream.write_all(part, deadline).await.0,
+            Self::Plain(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// As [`Stream::writable`].
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.writable().await,
         }
     }
 }

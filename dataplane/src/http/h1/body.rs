@@ -169,6 +169,14 @@ impl BodyDecoder {
         }
     }
 
+    /// Notes that so many bytes of a body of known length were taken without [`BodyDecoder::decode`].
+    pub fn skip(&mut self, bytes: usize) {
+        if let State::Length(left) = self.state {
+            let left = left.saturating_sub(bytes as u64);
+            self.state = if left == 0 { State::End } else { State::Length(left) };
+        }
+    }
+
     /// Takes the next piece off the front of `buf`, without a copy.
     ///
     /// # Errors

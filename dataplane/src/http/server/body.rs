@@ -1,23 +1,34 @@
-//! Reading a request's body whole, under a size limit and a minimum rate.
+//! Reading a request's body whole, under a size limit, a minimum rate and the process's budget of memory.
 
 use std::{io, time::Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::Connection;
 use crate::{
     clock,
-    http::h1::{
-        body::{BodyFault, Decoded},
-        encode::CONTINUE,
+    http::{
+        body::Body,
+        budget::{Budget, Room},
+        h1::{
+            body::{BodyFault, Decoded},
+            encode::CONTINUE,
+        },
+        limits::Limits,
     },
+    net::Stream,
     time::{before, yield_now},
 };
 
 /// Most bytes asked for at a time.
 const READ: usize = 64 * 1024;
 /// Reads after which other tasks of the shard have their turn.
-const READS_PER_TURN: u32 = 16;
+const READS_PER_TURN: u32 = 4;
+/// The first piece of a body has room for this, unless the body is shorter. Each next one is as long as all before it, up
+/// to [`PIECE_MAX`], so that a body takes at most about twice the memory of what has arrived, and is never moved.
+const PIECE_MIN: usize = 16 * 1024;
+/// The longest piece.
+const PIECE_MAX: usize = 256 * 1024;
 
 /// Why there is no body. The caller may answer once, where [`ReadFault::status`] says with what, and must close the
 /// connection.
@@ -26,6 +37,9 @@ pub enum ReadFault {
     /// Over the size limit.
     #[error("the request body is too large")]
     TooLarge,
+    /// The process's budget is used up by other bodies.
+    #[error("there is no memory left for another request body")]
+    NoRoom,
     /// Slower than the minimum rate.
     #[error("the request body did not come in time")]
     TimedOut,
@@ -45,6 +59,7 @@ impl ReadFault {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::TooLarge => Some(413),
+            Self::NoRoom => Some(503),
             Self::TimedOut => Some(408),
             Self::Malformed(_) | Self::Truncated => Some(400),
             Self::Broken(_) => None,
@@ -56,19 +71,83 @@ impl ReadFault {
 struct Pace {
     deadline: Instant,
     received: u64,
+    reads: u32,
+}
+
+impl Pace {
+    /// Receives at least one byte in time.
+    async fn receive(
+        &mut self,
+        stream: &Stream,
+        limits: &Limits,
+        into: &mut BytesMut,
+        most: usize,
+    ) -> Result<(), ReadFault> {
+        let window = u64::try_from(limits.body_grace.as_millis()).unwrap_or(u64::MAX);
+        let share = limits.body_min_rate.saturating_mul(window) / 1000;
+        let received = loop {
+            match stream.try_read(into, most) {
+                Ok(None) => before(self.deadline, stream.readable())
+                    .await
+                    .ok_or(ReadFault::TimedOut)?
+                    .map_err(ReadFault::Broken)?,
+                Ok(Some(0)) => return Err(ReadFault::Truncated),
+                Ok(Some(n)) => break n as u64,
+                Err(error) => return Err(ReadFault::Broken(error)),
+            }
+        };
+        self.received += received;
+        let now = clock::now();
+        if self.received >= share {
+            self.received = 0;
+            self.deadline = now + limits.body_grace;
+        } else if now >= self.deadline {
+            return Err(ReadFault::TimedOut);
+        }
+        self.reads += 1;
+        if self.reads.is_multiple_of(READS_PER_TURN) {
+            yield_now().await;
+        }
+        Ok(())
+    }
+}
+
+/// A piece that is being filled.
+struct Piece {
+    bytes: BytesMut,
+    capacity: usize,
+    room: Room,
+}
+
+impl Piece {
+    /// The next piece of a body of which `before` bytes are there and at most `left` may come.
+    fn next(budget: &Budget, before: usize, left: usize) -> Result<Self, ReadFault> {
+        let capacity = before.clamp(PIECE_MIN, PIECE_MAX).min(left);
+        let room = budget.take(before as u64, capacity as u64).ok_or(ReadFault::NoRoom)?;
+        Ok(Self { bytes: BytesMut::with_capacity(capacity), capacity, room })
+    }
+
+    fn missing(&self) -> usize {
+        self.capacity - self.bytes.len()
+    }
+
+    fn push_to(self, body: &mut Body) {
+        body.push(self.room.tie(self.bytes));
+    }
 }
 
 impl Connection {
-    /// The body of the current request, at most `max` bytes; empty when there is none or it was read already. A client that
-    /// waits for `100 Continue` gets it here, and only when the announced length is within `max`.
+    /// The body of the current request, at most `max` bytes, with its room in `budget`; empty when there is none or it was
+    /// read already. A client that waits for `100 Continue` gets it here, and only when the announced length is within
+    /// `max` and there is room for it now.
     ///
-    /// Memory grows with what arrives. When the future is dropped what was read of a chunked body is lost, so drop it only
-    /// to close the connection.
+    /// Memory and room grow with what arrives. When the future is dropped what was read is lost, so drop it only to close
+    /// the connection.
     ///
     /// # Errors
-    /// The body is too large, too slow, malformed or cut short.
-    pub async fn read_body(&mut self, max: usize) -> Result<Bytes, ReadFault> {
-        let read = self.read_whole(max).await;
+    /// The body is too large, too slow, malformed or cut short, or there is no room for it.
+    pub async fn read_body(&mut self, max: usize, budget: &Budget) -> Result<Body, ReadFault> {
+        let read = self.read_whole(max, budget).await;
         if read.is_err() {
             self.persist = false;
             self.linger = true;
@@ -76,93 +155,86 @@ impl Connection {
         read
     }
 
-    async fn read_whole(&mut self, max: usize) -> Result<Bytes, ReadFault> {
+    async fn read_whole(&mut self, max: usize, budget: &Budget) -> Result<Body, ReadFault> {
         let announced = self.body.remaining();
         if announced.is_some_and(|length| length > max as u64) {
             return Err(ReadFault::TooLarge);
+        }
+        // Better now than after most of it was sent.
+        if !budget.has_room(announced.unwrap_or(1)) {
+            return Err(ReadFault::NoRoom);
         }
         if std::mem::take(&mut self.expects) && self.buf.is_empty() {
             self.out.extend_from_slice(CONTINUE);
             self.flush().await.map_err(|fault| ReadFault::Broken(io::Error::other(fault)))?;
         }
-        let mut pace = Pace { deadline: clock::now() + self.limits.body_grace, received: 0 };
-        match announced.and_then(|length| usize::try_from(length).ok()) {
-            Some(length) => self.read_known(length, &mut pace).await,
-            None => self.read_chunked(max, &mut pace).await,
-        }
-    }
-
-    /// Lets the body grow in the receive buffer and cuts it off there, without a copy.
-    async fn read_known(&mut self, length: usize, pace: &mut Pace) -> Result<Bytes, ReadFault> {
-        let mut reads = 0;
-        while self.buf.len() < length {
-            let missing = length - self.buf.len();
-            if missing / 3 <= self.buf.len() {
-                self.buf.reserve(missing);
-            }
-            self.receive(missing.min(READ), pace, &mut reads).await?;
-        }
-        let mut body = self.buf.split_to(length);
+        let mut pace = Pace { deadline: clock::now() + self.limits.body_grace, received: 0, reads: 0 };
+        let body = match announced.and_then(|length| usize::try_from(length).ok()) {
+            Some(length) => self.read_known(length, budget, &mut pace).await?,
+            None => self.read_chunked(max, budget, &mut pace).await?,
+        };
         self.release_empty();
-        match self.body.decode(&mut body)? {
-            Decoded::Data(body) => Ok(body),
-            Decoded::NeedMore | Decoded::End => Ok(Bytes::new()),
-        }
+        Ok(body)
     }
 
-    async fn read_chunked(&mut self, max: usize, pace: &mut Pace) -> Result<Bytes, ReadFault> {
-        let mut only = Bytes::new();
-        let mut whole = BytesMut::new();
-        let mut reads = 0;
+    /// Receives into the body's pieces, without a copy but for what came with the head.
+    async fn read_known(
+        &mut self,
+        length: usize,
+        budget: &Budget,
+        pace: &mut Pace,
+    ) -> Result<Body, ReadFault> {
+        let mut body = Body::default();
+        while body.len() < length {
+            let mut piece = Piece::next(budget, body.len(), length - body.len())?;
+            let early = self.buf.len().min(piece.missing());
+            piece.bytes.extend_from_slice(&self.buf.split_to(early));
+            while piece.missing() > 0 {
+                let most = piece.missing().min(READ);
+                pace.receive(&self.stream, &self.limits, &mut piece.bytes, most).await?;
+            }
+            self.body.skip(piece.bytes.len());
+            piece.push_to(&mut body);
+        }
+        Ok(body)
+    }
+
+    /// Copies what the chunks hold into the body's pieces, so that the smallest chunks cost no more than others.
+    async fn read_chunked(
+        &mut self,
+        max: usize,
+        budget: &Budget,
+        pace: &mut Pace,
+    ) -> Result<Body, ReadFault> {
+        let mut body = Body::default();
+        let mut filling: Option<Piece> = None;
         loop {
             match self.body.decode(&mut self.buf)? {
-                Decoded::Data(piece) if only.len() + whole.len() + piece.len() > max => {
-                    return Err(ReadFault::TooLarge);
+                Decoded::Data(mut data) => {
+                    while !data.is_empty() {
+                        let mut piece = match filling.take() {
+                            Some(piece) => piece,
+                            None if body.len() >= max => return Err(ReadFault::TooLarge),
+                            None => Piece::next(budget, body.len(), max - body.len())?,
+                        };
+                        piece.bytes.extend_from_slice(&data.split_to(data.len().min(piece.missing())));
+                        if piece.missing() > 0 {
+                            filling = Some(piece);
+                        } else {
+                            piece.push_to(&mut body);
+                        }
+                    }
                 }
-                Decoded::Data(piece) if only.is_empty() && whole.is_empty() => only = piece,
-                Decoded::Data(piece) => {
-                    whole.extend_from_slice(&std::mem::take(&mut only));
-                    whole.extend_from_slice(&piece);
+                Decoded::NeedMore => {
+                    pace.receive(&self.stream, &self.limits, &mut self.buf, READ).await?;
                 }
-                Decoded::NeedMore => self.receive(READ, pace, &mut reads).await?,
                 Decoded::End => {
-                    self.release_empty();
-                    return Ok(if whole.is_empty() { only } else { whole.freeze() });
+                    if let Some(last) = filling {
+                        last.push_to(&mut body);
+                    }
+                    return Ok(body);
                 }
             }
-        }
-    }
-
-    /// Receives at least one byte in time.
-    async fn receive(&mut self, most: usize, pace: &mut Pace, reads: &mut u32) -> Result<(), ReadFault> {
-        let window = u64::try_from(self.limits.body_grace.as_millis()).unwrap_or(u64::MAX);
-        let share = self.limits.body_min_rate.saturating_mul(window) / 1000;
-        loop {
-            let received = match self.stream.try_read(&mut self.buf, most) {
-                Ok(None) => {
-                    before(pace.deadline, self.stream.readable())
-                        .await
-                        .ok_or(ReadFault::TimedOut)?
-                        .map_err(ReadFault::Broken)?;
-                    continue;
-                }
-                Ok(Some(0)) => return Err(ReadFault::Truncated),
-                Ok(Some(n)) => n as u64,
-                Err(error) => return Err(ReadFault::Broken(error)),
-            };
-            pace.received += received;
-            let now = clock::now();
-            if pace.received >= share {
-                pace.received = 0;
-                pace.deadline = now + self.limits.body_grace;
-            } else if now >= pace.deadline {
-                return Err(ReadFault::TimedOut);
-            }
-            *reads += 1;
-            if reads.is_multiple_of(READS_PER_TURN) {
-                yield_now().await;
-            }
-            return Ok(());
         }
     }
 

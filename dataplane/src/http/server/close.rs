@@ -6,7 +6,7 @@ use super::{Connection, response::Writing};
 use crate::{clock, time::before};
 
 /// Bytes thrown away at a time.
-const DISCARD: usize = 16 * 1024;
+const DISCARD: usize = 64 * 1024;
 
 impl Connection {
     /// Ends the connection: what is pending is written, then FIN. Where unread input is to be expected it is thrown away for
@@ -41,13 +41,13 @@ impl Connection {
     }
 
     async fn discard(&mut self) {
-        let deadline = clock::now() + self.limits.linger;
+        let end = clock::now() + self.limits.linger;
         let mut budget = self.limits.linger_bytes;
         let mut scratch = BytesMut::new();
         self.buf = BytesMut::new();
         while budget > 0 {
             let read = self.stream.read_some(&mut scratch, DISCARD.min(budget));
-            match before(deadline, read).await {
+            match before(end.min(clock::now() + self.limits.linger_idle), read).await {
                 Some(Ok(n)) if n > 0 => budget = budget.saturating_sub(n),
                 _ => return,
             }

@@ -61,6 +61,20 @@ impl LinkHandle {
         Ok(())
     }
 
+    /// As [`Mux::queue_pieces`].
+    ///
+    /// # Errors
+    /// [`QueueError`].
+    pub fn queue_pieces(
+        &self,
+        stream: StreamNo,
+        pieces: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), QueueError> {
+        self.0.mux.borrow_mut().queue_pieces(stream, pieces)?;
+        self.0.wake.set();
+        Ok(())
+    }
+
     /// As [`Mux::sendable`].
     #[must_use]
     pub fn sendable(&self, stream: StreamNo) -> usize {

@@ -19,7 +19,10 @@ mod transmit;
 use std::{collections::VecDeque, mem, time::Instant};
 
 use bytes::Bytes;
-use proto::message::{Message, StreamNo};
+use proto::{
+    body::Chunks,
+    message::{Message, StreamNo},
+};
 use thiserror::Error;
 
 use super::{
@@ -243,8 +246,20 @@ impl Mux {
     /// # Errors
     /// [`QueueError`].
     pub fn queue_body(&mut self, stream: StreamNo, body: Bytes) -> Result<(), QueueError> {
+        self.queue_pieces(stream, [body])
+    }
+
+    /// As [`Self::queue_body`], of a body that is held in pieces.
+    ///
+    /// # Errors
+    /// [`QueueError`].
+    pub fn queue_pieces(
+        &mut self,
+        stream: StreamNo,
+        pieces: impl IntoIterator<Item = Bytes>,
+    ) -> Result<(), QueueError> {
         let found = self.streams.get_mut(&stream).filter(|s| !s.finishing).ok_or(QueueError::NotOpen)?;
-        found.outbox.push_upload(stream, body)?;
+        found.outbox.push_upload(Chunks::of_pieces(stream, pieces))?;
         schedule(&mut self.ready, stream, &mut found.scheduled);
         Ok(())
     }

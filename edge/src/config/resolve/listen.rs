@@ -21,6 +21,13 @@ const LISTENERS_MAX: usize = 16;
 const CPU_MAX: i64 = 4095;
 /// Longest path of a Unix socket in bytes: `sun_path` less its terminator.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Longest body that may be allowed.
+const BODY_BYTES_MAX: i64 = 1 << 30;
+/// Memory of all bodies together, unless the file says otherwise: sixteen of the usual limit. A Node puts at most eight
+/// together at a time, so that many run while others are received or wait.
+const BODY_MEMORY_DEFAULT: i64 = 512 * 1024 * 1024;
+/// Most of it.
+const BODY_MEMORY_MAX: i64 = 1 << 40;
 /// One day in milliseconds: a longer wait is a slip of the unit.
 const DAY_MS: i64 = 86_400_000;
 
@@ -161,6 +168,8 @@ pub(super) fn identity(context: &mut Context<'_>, typed: &typed::Identity) -> Id
 pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits {
     let head_bytes = context.count(typed.head_bytes.as_ref(), "limits.head_bytes", 1024..=1_048_576, 65_536);
     let head_fields = context.count(typed.head_fields.as_ref(), "limits.head_fields", 16..=1000, 100);
+    let body_bytes =
+        context.count(typed.body_bytes.as_ref(), "limits.body_bytes", 1..=BODY_BYTES_MAX, 33_554_432);
     Limits {
         head_bytes: usize::try_from(head_bytes).unwrap_or(usize::MAX),
         head_fields: usize::try_from(head_fields).unwrap_or(usize::MAX),
@@ -170,12 +179,8 @@ pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits
             1..=DAY_MS,
             10_000,
         ),
-        body_bytes: context.count(
-            typed.body_bytes.as_ref(),
-            "limits.body_bytes",
-            1..=1_073_741_824,
-            33_554_432,
-        ),
+        body_bytes,
+        body_memory: body_memory(context, typed, body_bytes),
         body_timeout: context.millis(
             typed.body_timeout_ms.as_ref(),
             "limits.body_timeout_ms",
@@ -207,6 +212,22 @@ pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits
             30_000,
         ),
     }
+}
+
+/// The memory of all bodies together. It must hold two of the longest: large ones leave a part of it to small ones, and one
+/// that can never find room would be told again and again to come back.
+fn body_memory(context: &mut Context<'_>, typed: &typed::Limits, body_bytes: u64) -> u64 {
+    const KEY: &str = "limits.body_memory_bytes";
+    let least = i64::try_from(body_bytes.saturating_mul(2)).unwrap_or(i64::MAX);
+    let key = typed.body_memory_bytes.as_ref();
+    let bytes = context.count(key, KEY, 1..=BODY_MEMORY_MAX, BODY_MEMORY_DEFAULT.max(least));
+    if let Some(key) = key
+        && (1..least).contains(&key.value)
+    {
+        let message = format!("expected at least {least}, twice limits.body_bytes, found {}", key.value);
+        context.error(key.at, KEY, message);
+    }
+    bytes
 }
 
 pub(super) fn logging(context: &mut Context<'_>, typed: &typed::Logging) -> Logging {

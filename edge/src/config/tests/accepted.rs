@@ -40,7 +40,7 @@ fn a_missing_key_has_its_default() {
     assert_eq!(settings.identity.node_ca, Path::new("/etc/iop/pki/node-ca.crt"));
     assert_eq!((settings.limits.head_bytes, settings.limits.head_fields), (65_536, 100));
     assert_eq!(settings.limits.head_timeout, Duration::from_secs(10));
-    assert_eq!(settings.limits.body_bytes, 33_554_432);
+    assert_eq!((settings.limits.body_bytes, settings.limits.body_memory), (33_554_432, 536_870_912));
     assert_eq!(settings.limits.body_timeout, Duration::from_secs(10));
     assert_eq!(settings.limits.body_min_rate, 1024);
     assert_eq!(settings.limits.keepalive_idle, Duration::from_secs(100));

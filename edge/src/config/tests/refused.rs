@@ -239,6 +239,16 @@ fn numbers_have_bounds() {
             "expected 0 to",
         ),
         (format!("limits: {{ body_bytes: 0 }}\n{SMALL}"), "1:23: limits.body_bytes: ", "expected 1 to"),
+        (
+            format!("limits: {{ body_memory_bytes: 67108863 }}\n{SMALL}"),
+            "1:30: limits.body_memory_bytes: ",
+            "expected at least 67108864, twice limits.body_bytes",
+        ),
+        (
+            format!("limits: {{ body_memory_bytes: 0 }}\n{SMALL}"),
+            "1:30: limits.body_memory_bytes: ",
+            "expected 1 to",
+        ),
         (format!("edge: {{ shards: 65 }}\n{SMALL}"), "1:17: edge.shards: ", "expected 0 to 64"),
         (
             small("id: box1\n", "id: box1\n    runtime: { concurrency: -1 }\n"),

@@ -87,6 +87,29 @@ fn an_early_refusal_stops_the_upload() {
 }
 
 #[test]
+fn an_early_refusal_is_heard_at_once_by_an_upload_that_is_stuck() {
+    on_both_drivers(async || {
+        // The provider takes no more, so that the upload waits for room, and only then answers.
+        let server = Server::start(|mut peer| {
+            peer.head();
+            peer.pause_unread(Duration::from_millis(500));
+            peer.write(REFUSAL);
+            peer.pause_unread(Duration::from_secs(20));
+        });
+        let mut took = Vec::new();
+        for _ in 0..3 {
+            let begun = clock::now();
+            let mut exchange = post(&pool(), &server.key(), large()).await.unwrap();
+            assert_eq!(exchange.head.status, 413);
+            assert_eq!(rest(&mut exchange).await.unwrap(), "too large");
+            took.push(clock::now() - begun);
+        }
+        let best = took.into_iter().min().unwrap();
+        assert!(best < Duration::from_millis(1500), "{best:?}");
+    });
+}
+
+#[test]
 fn an_early_success_lets_the_upload_go_on() {
     on_both_drivers(async || {
         let server = Server::start(|mut peer| {

@@ -81,6 +81,105 @@ fn a_chunked_body_over_the_limit_is_a_clean_413() {
 }
 
 #[test]
+fn a_client_that_sends_much_more_than_the_limit_before_it_looks_finds_the_answer_and_no_reset() {
+    on_both(&Limits::default(), |server| {
+        let chunk = format!("100000\r\n{}\r\n", "x".repeat(0x10_0000));
+        for (framing, body) in [
+            ("content-length: 20000000", "x".repeat(20_000_000)),
+            ("transfer-encoding: chunked", chunk.repeat(20)),
+        ] {
+            let mut client = server.connect();
+            client.send(&format!("POST /echo HTTP/1.1\r\nhost: t\r\n{framing}\r\n\r\n{body}"));
+            assert_eq!(client.response().0, 413, "{framing}");
+            client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+            // A reset would be an error here.
+            assert_eq!(client.rest(), "", "{framing}");
+        }
+    });
+}
+
+#[test]
+fn a_refused_client_is_not_listened_to_without_end() {
+    let limits = Limits { linger: Duration::from_millis(300), ..Limits::default() };
+    on_both(&limits, |server| {
+        let mut client = server.connect();
+        client.send("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 20000000000\r\n\r\n");
+        assert_eq!(client.response().0, 413);
+        // It goes on for ever; sooner or later that is an error.
+        let begun = clock::now();
+        while client.stream.write_all(&[0; 1000]).is_ok() {
+            pause();
+            assert!(clock::now() - begun < Duration::from_secs(20));
+        }
+    });
+}
+
+fn post(length: usize) -> String {
+    format!("POST /hang HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n")
+}
+
+#[test]
+fn bodies_that_find_no_room_are_refused_and_what_ends_makes_room() {
+    on_both(&Limits::default(), |server| {
+        let holder = |length: usize| {
+            let mut client = server.connect();
+            client.send(&(post(length) + &"x".repeat(length)));
+            client
+        };
+        let mut large = holder(90_000);
+        large.until("begun");
+        assert_eq!(server.budget.held(), 90_000);
+        // By its announcement: before it is sent, and before it is asked for.
+        let mut refused = server.connect();
+        refused.send(
+            &post(90_000).replace("/hang", "/echo").replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n"),
+        );
+        let (status, head, _) = refused.response();
+        assert!(status == 503 && head.contains("connection: close"), "{head}");
+        // By its growth.
+        let mut refused = server.connect();
+        refused.send("POST /echo HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n");
+        refused.send(&format!("{:x}\r\n{}", 90_000, "x".repeat(90_000)));
+        assert_eq!(refused.response().0, 503);
+        // A small one finds some of what is kept for small ones.
+        let mut small = holder(60_000);
+        small.until("begun");
+        assert_eq!(server.budget.held(), 150_000);
+        // A body that is cut, and ones whose clients are gone.
+        let mut cut = holder(40_000);
+        cut.until("begun");
+        let mut half = server.connect();
+        half.send(&(post(9_000) + &"x".repeat(5_000)));
+        while server.budget.held() != 199_000 {
+            pause();
+        }
+        drop((large, small, cut, half));
+        while server.budget.held() != 0 {
+            pause();
+        }
+        holder(90_000).until("begun");
+    });
+}
+
+#[test]
+fn a_body_that_is_announced_and_does_not_come_takes_next_to_no_room() {
+    on_both(&Limits::default(), |server| {
+        let silent: Vec<_> = (0..10)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send(&post(90_000));
+                client
+            })
+            .collect();
+        let mut client = server.connect();
+        client.send(&("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 4\r\n\r\n".to_owned() + "abcd"));
+        assert_eq!(client.response().2, "abcd");
+        assert!(server.budget.held() <= 10 * 16 * 1024, "{}", server.budget.held());
+        drop(silent);
+    });
+}
+
+#[test]
 fn a_body_of_exactly_the_limit_is_taken() {
     on_both(&Limits::default(), |server| {
         let mut client = server.connect();
@@ -160,12 +259,12 @@ fn a_body_below_the_minimum_rate_is_refused() {
         let mut dripping = client.stream.try_clone().unwrap();
         let begun = clock::now();
         let drip = std::thread::spawn(move || {
-            while begun.elapsed() < Duration::from_secs(3) && dripping.write_all(b"y").is_ok() {
+            while clock::now() - begun < Duration::from_secs(3) && dripping.write_all(b"y").is_ok() {
                 pause();
             }
         });
         assert_eq!(client.response().0, 408);
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(clock::now() - begun < Duration::from_secs(2), "{:?}", begun.elapsed());
         drip.join().unwrap();
     });
 }

@@ -14,6 +14,7 @@ use futures::future::{Either, select};
 
 use crate::{
     http::{
+        budget::Budget,
         head::{RequestHead, ResponseHead},
         limits::Limits,
         server::{Connection, Gone, ResponseBody},
@@ -35,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct Server {
     pub(super) address: SocketAddr,
+    /// What its bodies take their room from: twice [`MAX_BODY`].
+    pub(super) budget: Budget,
     /// What the routes saw.
     pub(super) seen: mpsc::Receiver<String>,
     stop: Sender<()>,
@@ -46,6 +49,8 @@ impl Server {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Patience::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let (see, seen) = mpsc::channel();
+        let budget = Budget::new(2 * MAX_BODY as u64);
+        let shared = budget.clone();
         let (stopper, stop) = for_shard::<()>(1).unwrap();
         let spec = ShardSpec { name: "http".to_owned(), cpu: None, driver };
         let shard = Shard::start(spec, move || async move {
@@ -59,12 +64,12 @@ impl Server {
                         Either::Right(_) => None,
                     };
                 let Some(stream) = accepted else { return };
-                let routes = Routes { see: see.clone(), drain: Rc::clone(&drain) };
+                let routes = Routes { see: see.clone(), budget: shared.clone(), drain: Rc::clone(&drain) };
                 spawn_guarded(routes.serve(Connection::new(stream, Rc::clone(&limits))));
             }
         })
         .unwrap();
-        Self { address, seen, stop: stopper, shard: Some(shard) }
+        Self { address, budget, seen, stop: stopper, shard: Some(shard) }
     }
 
     pub(super) fn connect(&self) -> Client {
@@ -104,6 +109,7 @@ pub(super) fn on_both(limits: &Limits, test: impl Fn(&Server)) {
 
 struct Routes {
     see: mpsc::Sender<String>,
+    budget: Budget,
     drain: Rc<Latch>,
 }
 
@@ -207,10 +213,10 @@ impl Routes {
                 self.firehose(connection).await;
                 return None;
             }
-            _ => match connection.read_body(MAX_BODY).await {
+            _ => match connection.read_body(MAX_BODY, &self.budget).await {
                 Ok(body) => {
                     self.saw(format!("body {}", body.len()));
-                    let _sent = connection.respond(&ResponseHead::new(200), &body).await;
+                    let _sent = connection.respond(&ResponseHead::new(200), &body.joined()).await;
                 }
                 Err(fault) => {
                     self.saw(format!("{fault}"));
@@ -224,7 +230,7 @@ impl Routes {
 
     /// A silent response that ends when the client goes, or after the client has sent `/go`.
     async fn hang(&self, mut connection: Connection) -> Option<Connection> {
-        let _body = connection.read_body(MAX_BODY).await;
+        let _body = connection.read_body(MAX_BODY, &self.budget).await;
         connection.begin(&ResponseHead::new(200), ResponseBody::Chunked);
         connection.push(b"begun");
         let _sent = connection.flush().await;
