@@ -203,7 +203,11 @@ fn resident(process: &Process) -> anyhow::Result<usize> {
 /// Between two events of the streams.
 const PACE: Duration = Duration::from_millis(50);
 const STREAMS: usize = 50;
+/// Streams of the same provider to the same reader that pass by the product: what they suffer is the machine's doing.
+const CONTROLS: usize = 10;
 const ROUNDS: usize = 5;
+
+const SCRIPT: &str = "events=1000000 gap=50ms";
 
 /// The arrivals of one stream's events.
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
@@ -245,16 +249,24 @@ fn large_uploads_do_not_stretch_the_gaps_of_streams_and_arrive_as_they_were_sent
     let bench = bench(uploads_to(&engine.base_url()), "")?;
     let prompts: Vec<_> = (0..8).map(|n| prompt("echo", LARGEST, n)).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut arrivals: Vec<Arrivals> = Vec::new();
     let mut followers = Vec::new();
-    for _ in 0..STREAMS {
-        let stream = bench.begin(true, "events=1000000 gap=50ms")?;
-        let (noted, stop) = (Arrivals::default(), Arc::clone(&stop));
-        arrivals.push(Arc::clone(&noted));
+    let mut start = |stream: Raw| {
+        let (arrivals, stop) = (Arrivals::default(), Arc::clone(&stop));
+        let noted = Arc::clone(&arrivals);
         followers.push(thread::spawn(move || follow(stream, &noted, &stop)));
+        arrivals
+    };
+    let (mut streams, mut controls) = (Vec::new(), Vec::new());
+    for _ in 0..STREAMS {
+        streams.push(start(bench.begin(true, SCRIPT)?));
+    }
+    for _ in 0..CONTROLS {
+        let mut control = Raw::connect(bench.provider.url.trim_start_matches("http://"))?;
+        control.send(bench.request(true, SCRIPT))?;
+        controls.push(start(control));
     }
     eventually(PATIENCE, "every stream runs", || {
-        Ok(arrivals.iter().all(|stream| stream.lock().unwrap().len() > 3))
+        Ok(streams.iter().chain(&controls).all(|stream| stream.lock().unwrap().len() > 3))
     })?;
     let (mut at_the_99th, mut at_most) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -278,19 +290,18 @@ fn large_uploads_do_not_stretch_the_gaps_of_streams_and_arrive_as_they_were_sent
         })?;
         let busy = (begin, Instant::now());
         thread::sleep(4 * PACE);
-        let (quiet, took, busy) = (gaps(&arrivals, quiet), busy.1 - busy.0, gaps(&arrivals, busy));
+        let control = gaps(&controls, busy);
+        let (quiet, took, busy) = (gaps(&streams, quiet), busy.1 - busy.0, gaps(&streams, busy));
         let at =
             |gaps: &[Duration], share: usize| gaps[(gaps.len() - 1) * share / 100].max(PACE).as_secs_f64();
+        print!("round {round}: uploads took {took:?}; gaps in ms");
         for (share, ratios) in [(99, &mut at_the_99th), (100, &mut at_most)] {
-            ratios.push(at(&busy, share) / at(&quiet, share));
+            let all = [at(&quiet, share), at(&control, share), at(&busy, share)];
+            let [quiet, control, busy] = all.map(|gap| gap * 1e3);
+            print!(" | p{share} quiet {quiet:.1}, passing by {control:.1}, with uploads {busy:.1}");
+            ratios.push(busy / quiet.max(control));
         }
-        println!(
-            "round {round}: uploads took {took:?}; gaps p99/max quiet {:.1}/{:.1} ms, with uploads {:.1}/{:.1} ms",
-            at(&quiet, 99) * 1e3,
-            at(&quiet, 100) * 1e3,
-            at(&busy, 99) * 1e3,
-            at(&busy, 100) * 1e3
-        );
+        println!();
     }
     stop.store(true, SeqCst);
     for follower in followers {
