@@ -105,10 +105,11 @@ impl Tunnel {
     ) -> Result<(), Failed> {
         let prepared = prepared?;
         let Upload { body, reservation } = first;
-        let body = match Assembler::new(self.request.body_bytes, body, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
-            Start::Complete(body) => body,
-            Start::Partial(assembler) => self.assemble(assembler).await?,
-        };
+        let body =
+            match Assembler::new(self.request.body_bytes, body, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
+                Start::Complete(body) => body,
+                Start::Partial(assembler) => self.assemble(assembler).await?,
+            };
         let upload = Upload { body, reservation };
         let downstream = Downstream { terminal: &self.terminal, credit: &self.control.credit };
         exchange(provider, &prepared, upload, downstream, custody).await
