@@ -161,7 +161,9 @@ fn a_hundred_cuts_after_done_are_no_cuts() -> anyhow::Result<()> {
     let bench = Bench::one_slot()?;
     let rest = Rest::of(&bench)?;
     for round in 0..CUTS {
-        let mut client = bench.begin(true, "events=3")?;
+        // In every second one the body's end is still to come: it is cut in two, with a pause between.
+        let script = if round % 2 == 0 { "events=3" } else { "events=1 split-at=1 split-gap=10ms" };
+        let mut client = bench.begin(true, script)?;
         client.wait_for("[DONE]")?;
         let _half = Manner::of(round).cut(client)?;
         // The next one comes while the end of this one may still be on its way.
