@@ -18,7 +18,8 @@ const ARROWS: [(&str, &[&str]); 6] = [
     ("perf", &[]),
 ];
 /// Where `unsafe` may stand.
-const UNSAFE: [&str; 2] = ["dataplane/src/net/", "dataplane/src/shard/affinity.rs"];
+const UNSAFE: [&str; 3] =
+    ["dataplane/src/net/", "dataplane/src/shard/affinity.rs", "dataplane/src/shard/heap.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_owned)

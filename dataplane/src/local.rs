@@ -153,6 +153,18 @@ impl<T> Queue<T> {
         self.signal.set();
     }
 
+    /// Adds an item as [`Queue::push`] does, unless `join` makes it a part of the last one that waits.
+    pub fn push_joined(&self, item: T, join: impl FnOnce(&mut T, T) -> Option<T>) {
+        let mut items = self.items.borrow_mut();
+        let alone = match items.back_mut() {
+            Some(last) => join(last, item),
+            None => Some(item),
+        };
+        items.extend(alone);
+        drop(items);
+        self.signal.set();
+    }
+
     /// The next item, if there is one.
     pub fn try_pop(&self) -> Option<T> {
         self.items.borrow_mut().pop_front()

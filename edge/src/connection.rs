@@ -40,6 +40,9 @@ use crate::{
     token::Authenticator,
 };
 
+/// Bytes that the kernel takes for a client beyond what it has sent to it. Where the client does not read, more would only be
+/// memory.
+const UNSENT_BYTES: u32 = 128 * 1024;
 /// Bytes of a body that are looked at in one go: a fraction of a millisecond, whatever they are.
 const SCAN_BYTES: usize = 64 * 1024;
 /// Bytes of a body that make one token at the least, for telling short requests from long ones without counting.
@@ -60,6 +63,9 @@ pub async fn accept_loop(
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "listen.http cannot be opened on the shard"),
     };
+    if let Err(error) = listener.bound_unsent(UNSENT_BYTES) {
+        tracing::warn!(%error, "the kernel's memory for clients that do not read has no bound of ours");
+    }
     // Each connection of this socket holds a clone of these.
     let limits = Rc::new(http_limits(&state.settings));
     // The configuration of a process never changes, so this is when its models came to be.
@@ -275,7 +281,7 @@ impl Client {
         connection: &mut Connection,
         request: &mut Request,
         head: &RequestHead,
-    ) -> Result<Plan, Option<Fault>> {
+    ) -> Result<Box<Plan>, Option<Fault>> {
         if head.headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity")) {
             return Err(Some(Fault::UnsupportedEncoding));
         }
@@ -304,7 +310,7 @@ impl Client {
         } else {
             capability::CHAT
         };
-        Ok(Plan {
+        Ok(Box::new(Plan {
             group: Arc::clone(&model.id),
             needs,
             long: body.len() as u64 / BYTES_PER_TOKEN >= self.state.settings.long_context_threshold_tokens,
@@ -314,7 +320,7 @@ impl Client {
             body,
             request_id: Arc::clone(&request.id),
             started: request.started,
-        })
+        }))
     }
 
     async fn local(&self, connection: &mut Connection, request: &Request, body: &[u8]) -> bool {

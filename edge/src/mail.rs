@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use control::{
     effect::{CloseReason, Grant, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
     input::{ConnectionId, Input, LeaseId, RequestId},
@@ -92,8 +91,9 @@ pub enum Frame {
         /// Its end proves nothing: the provider's connection ends it.
         until_close: bool,
     },
-    /// Body bytes.
-    Body(Bytes),
+    /// Body bytes, in a buffer of their own: in one of the link's they would keep all of it for as long as their client
+    /// takes.
+    Body(Vec<u8>),
     /// The answer is complete.
     End,
     /// The Node broke the frame order; the run is being cancelled.

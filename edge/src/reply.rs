@@ -14,10 +14,12 @@ use serde::Serialize;
 
 use crate::token::AuthError;
 
-/// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`] and [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 29] = [
+/// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
+/// [`Fault::outcome`] draw from it.
+pub const OUTCOMES: [&str; 30] = [
     "ok",
     CLIENT_GONE,
+    CLIENT_STALLED,
     "bad_framing",
     "bad_json",
     "missing_field",
@@ -48,6 +50,8 @@ pub const OUTCOMES: [&str; 29] = [
 ];
 /// Outcome of a request whose client left; no response is written.
 pub const CLIENT_GONE: &str = "client_gone";
+/// Outcome of a request whose client took nothing of its answer for `limits.write_stall_ms`.
+pub const CLIENT_STALLED: &str = "client_stalled";
 /// Longest piece of a client's own text that is put into a message, in characters.
 const ECHO_CHARS_MAX: usize = 128;
 
@@ -539,7 +543,8 @@ mod tests {
     fn outcomes_are_a_closed_set() {
         let known: HashSet<_> = OUTCOMES.into_iter().collect();
         assert_eq!(known.len(), OUTCOMES.len());
-        let used: HashSet<_> = every().iter().map(Fault::outcome).chain(["ok", CLIENT_GONE]).collect();
+        let no_fault = ["ok", CLIENT_GONE, CLIENT_STALLED];
+        let used: HashSet<_> = every().iter().map(Fault::outcome).chain(no_fault).collect();
         assert_eq!(used, known);
     }
 

@@ -39,6 +39,24 @@ pub enum Event {
     Frame(LeaseId, u64, Frame),
 }
 
+/// Body bytes that wait together in one piece, about: what arrives for a client that is behind is copied together, so that
+/// many small frames take no more memory than their bytes.
+const JOINED_BYTES: usize = 16 * 1024;
+
+/// Appends the body bytes of `next` to `last`, which waits right before it; gives `next` back when it is to wait by itself.
+fn join(last: &mut Event, next: Event) -> Option<Event> {
+    match (last, next) {
+        (Event::Frame(lease, sequence, Frame::Body(bytes)), Event::Frame(of, number, Frame::Body(more)))
+            if *lease == of && bytes.len() + more.len() <= JOINED_BYTES =>
+        {
+            bytes.extend_from_slice(&more);
+            *sequence = number;
+            None
+        }
+        (_, next) => Some(next),
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub struct Requests {
@@ -82,7 +100,7 @@ impl Requests {
         let events = self.live.borrow().get(&request).map(Rc::clone);
         match events {
             Some(events) => {
-                events.push(event);
+                events.push_joined(event, join);
                 true
             }
             None => false,
@@ -142,5 +160,29 @@ mod tests {
         drop(first);
         table.deliver(gone, Event::Refused(Refusal::QueueFull));
         assert_eq!(table.live.borrow().len(), 1);
+    }
+
+    // req: WIR-6
+    #[test]
+    fn many_small_frames_that_wait_are_a_few_pieces_and_lose_nothing() {
+        let table = Rc::new(Requests::new(0));
+        let request = table.enter();
+        let body = |byte: u8| Frame::Body(vec![byte; 3]);
+        for sequence in 0..20_000 {
+            let byte = u8::try_from(sequence % 251).unwrap();
+            assert!(table.deliver(request.id, Event::Frame(LeaseId(7), sequence, body(byte))));
+        }
+        table.deliver(request.id, Event::Frame(LeaseId(7), 20_000, Frame::End));
+        // Another lease's frame is no part of it, whatever it is.
+        table.deliver(request.id, Event::Frame(LeaseId(8), 0, body(1)));
+        assert_eq!(request.events.len(), 60_000_usize.div_ceil(JOINED_BYTES) + 2);
+        let (mut whole, mut last) = (Vec::new(), None);
+        while let Some(Event::Frame(LeaseId(7), sequence, Frame::Body(bytes))) = request.events.try_pop() {
+            whole.extend(bytes);
+            last = Some(sequence);
+        }
+        let sent: Vec<_> = (0..20_000).flat_map(|n| [u8::try_from(n % 251).unwrap(); 3]).collect();
+        assert!(whole == sent, "the bytes in their order");
+        assert_eq!(last, Some(19_999), "a piece has the number of its last frame");
     }
 }

@@ -139,6 +139,15 @@ impl Bench {
         self.begin(stream, script)?.answer()
     }
 
+    /// Starts the load generator against the Edge; [`report`] waits for its end.
+    pub fn load(&self, args: &[&str]) -> anyhow::Result<std::process::Child> {
+        let url = format!("http://{}", self.edge.http);
+        let fixed = ["load", "--url", &url, "--token", self.site.token(), "--model", MODEL, "--json", "-"];
+        let mut command = std::process::Command::new(self.site.program("iop-perf"));
+        command.args(fixed).args(args).stdout(std::process::Stdio::piped());
+        Ok(command.spawn()?)
+    }
+
     /// What the provider has seen.
     pub fn stats(&self) -> anyhow::Result<Value> {
         stats(&self.provider)
@@ -215,6 +224,14 @@ pub fn steady_address() -> anyhow::Result<String> {
         }
     }
     bail!("no port is free below {lowest}")
+}
+
+/// Waits for a load's end and gives its report, in which every request is good.
+pub fn report(load: std::process::Child) -> anyhow::Result<Value> {
+    let output = load.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "the load failed: {text}");
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// What a provider has seen.

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    os::fd::FromRawFd,
     time::Duration,
 };
 
@@ -92,6 +93,36 @@ impl Raw {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, was_reset: false, rest: Vec::new() })
+    }
+
+    /// As [`Raw::connect`], with a kernel that holds about `unread` bytes for us instead of what it thinks fit.
+    ///
+    /// # Errors
+    /// Nothing listens, or `address` is not one of IPv4.
+    pub fn connect_narrow(address: &str, unread: i32) -> anyhow::Result<Self> {
+        let to: std::net::SocketAddrV4 = address.parse().with_context(|| address.to_owned())?;
+        let name = libc::sockaddr_in {
+            sin_family: libc::sa_family_t::try_from(libc::AF_INET)?,
+            sin_port: to.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
+            sin_zero: [0; 8],
+        };
+        let failed = || std::io::Error::last_os_error();
+        // SAFETY: plain system calls; the descriptor is ours alone, and the pointers are to live locals of the given sizes.
+        // The receive buffer must be set before the connection is made: the window is agreed on then.
+        let stream = unsafe {
+            let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+            anyhow::ensure!(fd >= 0, failed());
+            let stream = TcpStream::from_raw_fd(fd);
+            let size = libc::socklen_t::try_from(size_of::<i32>())?;
+            let set =
+                libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, (&raw const unread).cast(), size);
+            anyhow::ensure!(set == 0, failed());
+            let size = libc::socklen_t::try_from(size_of::<libc::sockaddr_in>())?;
+            anyhow::ensure!(libc::connect(fd, (&raw const name).cast(), size) == 0, failed());
+            stream
+        };
+        Self::over(stream)
     }
 
     /// Sends bytes.

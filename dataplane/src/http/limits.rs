@@ -19,7 +19,7 @@ pub struct Limits {
     pub head_deadline: Duration,
     /// A connection without a request for this long is closed.
     pub keepalive_idle: Duration,
-    /// A flush that takes longer ends the connection.
+    /// A client that takes nothing of what waits for it for this long ends the connection.
     pub write_stall: Duration,
     /// Bytes kept of what a client sends while its response is pending; over it the client is no longer listened to.
     pub look_ahead: usize,

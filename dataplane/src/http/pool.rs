@@ -37,7 +37,8 @@ pub struct PoolLimits {
     pub connect_timeout: Duration,
     /// Idle connections per key; the oldest is closed for one more.
     pub idle_per_key: usize,
-    /// A single write of at most 256 KiB that takes longer ends the request.
+    /// A provider that takes nothing of a request up to 64 KiB for this long, or not 256 KiB of a larger one in this time,
+    /// ends the request.
     pub write_stall: Duration,
 }
 
@@ -243,7 +244,7 @@ impl Pool {
             add(&counters.retried, 1);
             retried = true;
         }
-        let stream = dial(key.address, clock::now() + limits.connect_timeout).await?;
+        let stream = Box::pin(dial(key.address, clock::now() + limits.connect_timeout)).await?;
         stream.set_patience(Patience::behind(limits.write_stall));
         let conn = Conn::new(Wire::Plain(stream), key.clone(), Rc::clone(counters));
         match client::attempt(self, conn, &request, bounds, custody).await {

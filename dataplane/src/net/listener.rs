@@ -126,6 +126,15 @@ impl Listener {
         self
     }
 
+    /// Bounds the bytes that the kernel keeps unsent for each connection accepted from now on, instead of letting its send
+    /// buffer grow to megabytes for a peer that does not read.
+    ///
+    /// # Errors
+    /// The socket is dead.
+    pub fn bound_unsent(&self, bytes: u32) -> io::Result<()> {
+        sys::bound_unsent(&self.std, bytes)
+    }
+
     /// The bound address, with the real port when 0 was asked for.
     ///
     /// # Errors

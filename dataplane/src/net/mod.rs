@@ -7,6 +7,7 @@ mod descriptors;
 mod dial;
 mod listener;
 mod patience;
+mod progress;
 mod stream;
 mod sys;
 

@@ -18,8 +18,12 @@ use monoio::{
     net::TcpStream,
 };
 
-use super::{Patience, sys};
-use crate::time::sleep_until;
+use super::{
+    Patience,
+    progress::{Progress, Stalled},
+    sys,
+};
+use crate::{clock, time::sleep_until};
 
 /// Why a write did not finish. The connection must be closed after either.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +154,42 @@ impl Stream {
     /// The poll itself failed.
     pub async fn writable(&self) -> io::Result<()> {
         self.shared.get().writable(false).await
+    }
+
+    /// Sends all of `bytes`, for as long as it takes, as long as the peer takes some: one that acknowledges nothing for
+    /// `stall` has stopped reading. Costs one system call and no timer when the socket takes it all at once, as it usually
+    /// does. Dropped, an unknown part has been sent.
+    ///
+    /// # Errors
+    /// [`WriteFault::Stalled`] within an eighth of `stall` after it, [`WriteFault::Io`] when the connection broke.
+    pub async fn send_all(&self, bytes: &[u8], stall: Duration) -> Result<(), WriteFault> {
+        match self.try_write(bytes)? {
+            Some(sent) if sent == bytes.len() => Ok(()),
+            // In a box of its own: every task that writes would otherwise be as large as this wait, for ever.
+            sent => {
+                let rest = bytes.get(sent.unwrap_or(0)..).unwrap_or_default();
+                Box::pin(self.send_patiently(rest, stall)).await
+            }
+        }
+    }
+
+    async fn send_patiently(&self, mut rest: &[u8], stall: Duration) -> Result<(), WriteFault> {
+        let queued = || sys::unacknowledged(self.shared.get());
+        let mut progress = Progress::new(stall, queued()?, clock::now());
+        while !rest.is_empty() {
+            let (room, pause) = (pin!(self.writable()), pin!(sleep_until(progress.poll_timeout())));
+            match select(room, pause).await {
+                Either::Left((room, _)) => {
+                    room?;
+                    let sent = self.try_write(rest)?.unwrap_or(0);
+                    rest = rest.get(sent..).unwrap_or_default();
+                    progress.sent(sent);
+                }
+                Either::Right(((), _)) => {}
+            }
+            progress.handle(queued()?, clock::now()).map_err(|Stalled| WriteFault::Stalled)?;
+        }
+        Ok(())
     }
 
     /// Waits for data and appends at most `max` bytes; 0 = end of stream. May be dropped freely.

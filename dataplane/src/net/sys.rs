@@ -91,3 +91,18 @@ pub(super) fn try_send<S: AsRawFd>(socket: &S, bytes: &[u8]) -> io::Result<Optio
         Err(error) => Err(error),
     }
 }
+
+/// Bytes that were sent and that the peer has not acknowledged (SIOCOUTQ, tcp(7)).
+pub(super) fn unacknowledged<S: AsRawFd>(socket: &S) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the request writes one int to a live local.
+    #[expect(unsafe_code, reason = "no safe binding of SIOCOUTQ in our crates")]
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { Ok(usize::try_from(bytes).unwrap_or_default()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bounds what the kernel takes from us beyond what it has sent: TCP_NOTSENT_LOWAT (tcp(7)). On a listening socket it holds
+/// for every connection that is accepted.
+pub(super) fn bound_unsent<S: AsFd>(socket: &S, bytes: u32) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}

@@ -240,7 +240,8 @@ impl Outbox {
                 let _within_room = send.consume(used);
                 if last {
                     self.end_sent = true;
-                    self.items.pop_front();
+                    // Nothing may follow: the run is an answer's from now on, and may be silent for long.
+                    self.items = VecDeque::new();
                 }
                 return Emitted::Frame;
             }
@@ -272,6 +273,10 @@ impl Outbox {
             }
             Some(Item::Whole(message)) => {
                 message.encode(out);
+                if self.items.is_empty() {
+                    // A request without more of its body: as above.
+                    self.items = VecDeque::new();
+                }
                 return Emitted::Frame;
             }
             _ => return Emitted::Empty,

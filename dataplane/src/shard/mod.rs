@@ -5,9 +5,12 @@
 
 mod affinity;
 mod driver;
+mod heap;
 mod spawn;
 
-use std::{future::Future, io, sync::Arc, thread};
+use std::{future::Future, io, pin::pin, sync::Arc, thread};
+
+use futures::future::select;
 
 pub use driver::{DriverKind, DriverWish};
 pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
@@ -52,7 +55,10 @@ impl Shard {
                 Ok(mut runtime) => {
                     spawn::install(stats);
                     let _sent = up.send(Ok(runtime.kind()));
-                    runtime.block_on(main());
+                    runtime.block_on(async {
+                        let (main, give_back) = (pin!(main()), pin!(heap::give_back()));
+                        select(main, give_back).await;
+                    });
                 }
                 Err(error) => {
                     let _sent = up.send(Err(error));

@@ -20,8 +20,8 @@ use crate::{
 
 /// Body bytes passed on before credit for them goes back: half a run window, which is also what the link waits for.
 const RELEASE_BYTES: usize = 128 * 1024;
-/// Body bytes gathered for one write to the client.
-const WRITE_BYTES: usize = 256 * 1024;
+/// Body bytes gathered for one write to the client, about; what else has arrived waits where it is.
+const WRITE_BYTES: usize = 64 * 1024;
 
 /// The client's side of a request.
 pub(super) struct Downstream<'a> {

@@ -23,6 +23,7 @@ use dataplane::{
         body::Body,
         server::{Connection, Gone},
     },
+    net::WriteFault,
     panic_point,
     shard::guarded,
     time::sleep_until,
@@ -37,7 +38,7 @@ use super::{
 use crate::{
     mail::{Open, ToShard},
     openai::scan::ChatScan,
-    reply::{CLIENT_GONE, Fault},
+    reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
     requests::{Event, Registered},
     response::Answer,
     shard_state::ShardState,
@@ -91,7 +92,7 @@ pub struct Ended {
 }
 
 /// Runs a request to its end.
-pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Plan) -> Ended {
+pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan>) -> Ended {
     let registered = shard.requests.enter();
     let admit = Admit {
         request: registered.id,
@@ -131,6 +132,8 @@ enum WayOut {
     Refuse(Fault),
     /// There is nobody to tell.
     ClientGone,
+    /// There is somebody who does not read.
+    ClientStalled,
 }
 
 /// A dispatched run; dropping it stops it, unless the Node has said that it is over.
@@ -154,7 +157,7 @@ struct Session<'a> {
     shard: &'a Rc<ShardState>,
     downstream: Downstream<'a>,
     events: Registered,
-    plan: Plan,
+    plan: Box<Plan>,
     attempt: Attempt,
     run: Option<Run>,
     grant: Option<Box<Grant>>,
@@ -215,6 +218,7 @@ impl Session<'_> {
             while let Some(taken) = step {
                 if let Some(way_out) = self.take(taken) {
                     return match self.flush().await {
+                        Some(WayOut::ClientStalled) => Some(WayOut::ClientStalled),
                         Some(gone) if !matches!(way_out, WayOut::Complete) => Some(gone),
                         // A client that takes `[DONE]` and closes at once has its answer.
                         Some(_) if self.downstream.saw_done() => Some(WayOut::Complete),
@@ -328,7 +332,7 @@ impl Session<'_> {
         }
     }
 
-    fn relay(&mut self, bytes: &Bytes) {
+    fn relay(&mut self, bytes: &[u8]) {
         panic_point!("edge.relay");
         if self.downstream.push(bytes)
             && let Some(took) = self.downstream.first_byte()
@@ -339,8 +343,10 @@ impl Session<'_> {
 
     /// Writes what waits; gives credit back for it.
     async fn flush(&mut self) -> Option<WayOut> {
-        if self.downstream.flush().await.is_err() {
-            return Some(WayOut::ClientGone);
+        match self.downstream.flush().await {
+            Ok(()) => {}
+            Err(WriteFault::Stalled) => return Some(WayOut::ClientStalled),
+            Err(WriteFault::Io(_)) => return Some(WayOut::ClientGone),
         }
         if let Some(run) = &self.run
             && let Some(bytes) = self.downstream.take_released()
@@ -378,7 +384,7 @@ impl Session<'_> {
         }
     }
 
-    async fn finish(mut self, way_out: WayOut) -> Ended {
+    async fn finish(&mut self, way_out: WayOut) -> Ended {
         self.withdraw();
         // Stops the run and returns the lease before anything is written to a client that may be slow.
         self.run = None;
@@ -387,6 +393,7 @@ impl Session<'_> {
         let (outcome, reusable) = match way_out {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),
+            WayOut::ClientStalled => (CLIENT_STALLED, false),
             WayOut::Refuse(fault) => {
                 if self.shard.draining.is_closed() {
                     self.downstream.client.set_draining();

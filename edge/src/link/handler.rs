@@ -12,9 +12,6 @@ use crate::{
     requests,
 };
 
-/// Bodies under this are copied: a slice of a read buffer then keeps at most sixteen times its own size alive.
-const COPIED_BYTES: usize = 16 * 1024;
-
 /// Statuses that end the wait for a response (RFC 9110 section 15).
 const FINAL_STATUS: std::ops::Range<u16> = 200..600;
 
@@ -107,7 +104,7 @@ impl Router {
             TunnelFrameKind::ResponseStart { status, headers, until_close } => {
                 Frame::Start { status, headers, until_close }
             }
-            TunnelFrameKind::Body(bytes) => Frame::Body(unpinned(bytes)),
+            TunnelFrameKind::Body(bytes) => Frame::Body(bytes.to_vec()),
             TunnelFrameKind::Usage(_) => return,
             TunnelFrameKind::End => {
                 self.forget(stream);
@@ -167,11 +164,6 @@ impl Router {
         self.link.handle.close(stream);
         self.link.streams.borrow_mut().remove(stream);
     }
-}
-
-/// A small body is copied out of the link's read buffer: waiting for a slow client it would keep all of it alive.
-fn unpinned(bytes: bytes::Bytes) -> bytes::Bytes {
-    if bytes.len() < COPIED_BYTES { bytes::Bytes::copy_from_slice(&bytes) } else { bytes }
 }
 
 impl Handler for Router {

@@ -56,7 +56,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// Runs the tunnel to its one terminal.
-    pub async fn run(mut self, provider: Rc<Provider>) {
+    pub async fn run(mut self: Box<Self>, provider: Rc<Provider>) {
         panic_point!("node.run");
         let deadline = deadline(self.received, self.request.timeout_sec);
         let stopped = async {

@@ -245,7 +245,7 @@ impl Core {
             request.body = Bytes::copy_from_slice(&request.body);
         }
         let received = clock::now();
-        let tunnel = Tunnel { request, received, adapter, control, terminal, reservation };
+        let tunnel = Box::new(Tunnel { request, received, adapter, control, terminal, reservation });
         spawn_guarded(tunnel.run(Rc::clone(&self.provider)));
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! [`Connection::begin`], [`Connection::push`] and [`Connection::flush`] as often as needed, [`Connection::finish`] and a
 //! last flush. When `next_request` has no more it calls [`Connection::close`]. After a fault it may answer once.
 //!
-//! While a connection is idle it holds no buffer. While a response is pending, [`Connection::watch`] tells that the client
+//! While a connection is idle, or its response is silent, it holds no buffer. While a response is pending, [`Connection::watch`] tells that the client
 //! sent something or went away, and [`Connection::check_gone`] which of the two.
 
 mod body;
@@ -13,7 +13,7 @@ mod response;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, io, net::SocketAddr, rc::Rc, time::Instant};
+use std::{cell::RefCell, future::Future, io, net::SocketAddr, rc::Rc, time::Instant};
 
 use bytes::BytesMut;
 
@@ -35,6 +35,11 @@ use crate::{clock, net::Stream, time::before};
 const HEAD_READ: usize = 8 * 1024;
 /// Bytes asked for at a time while a response is pending.
 const LOOK_AHEAD_READ: usize = 4 * 1024;
+
+thread_local! {
+    /// Where heads are received before they are copied.
+    static SCRATCH: RefCell<BytesMut> = RefCell::new(BytesMut::with_capacity(HEAD_READ));
+}
 
 /// Why there is no next request. The caller may answer once, where [`RequestFault::status`] says with what, and must
 /// close the connection.
@@ -162,11 +167,10 @@ impl Connection {
             }
             let deadline = self.arm();
             self.release_empty();
-            self.out = Vec::new();
             let received = match before(deadline, self.stream.readable()).await {
                 None if self.has_begun() => return Err(self.fail(RequestFault::TimedOut)),
                 None => Ok(Some(0)),
-                Some(Ok(())) => self.stream.try_read(&mut self.buf, HEAD_READ),
+                Some(Ok(())) => self.receive_head(),
                 Some(Err(error)) => Err(error),
             };
             match received {
@@ -182,6 +186,17 @@ impl Connection {
                 Err(error) => return Err(self.fail(RequestFault::Broken(error))),
             }
         }
+    }
+
+    /// Receives a part of a head, usually all of it and the body, into a buffer of just that size: the body may have to wait
+    /// in it for long.
+    fn receive_head(&mut self) -> io::Result<Option<usize>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            let received = self.stream.try_read(scratch, HEAD_READ)?;
+            self.buf.extend_from_slice(scratch);
+            Ok(received)
+        })
     }
 
     /// Whether a head has begun, other than by an empty line that is ignored.

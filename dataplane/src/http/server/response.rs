@@ -1,10 +1,11 @@
-//! Writing a response: everything is appended to one buffer that is used again, and a flush is one write.
+//! Writing a response: everything is appended to one buffer, and a flush is one write.
+
+use std::cell::RefCell;
 
 use bytes::Bytes;
 
 use super::Connection;
 use crate::{
-    clock,
     http::{
         date,
         h1::encode::{self, Framing},
@@ -13,10 +14,31 @@ use crate::{
     net::WriteFault,
 };
 
-/// Bytes that one write may carry, so that the stall deadline is about progress and not about size.
-const WRITE: usize = 256 * 1024;
-/// Capacity of the output buffer that is kept from one flush to the next.
-const KEPT: usize = 64 * 1024;
+/// Longest capacity of an output buffer that is kept for the next response of the shard, and how many are: a connection
+/// holds one only from what is appended to its flush.
+const SPARE_BYTES: usize = 64 * 1024;
+const SPARES: usize = 16;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty buffer, one that was used before if there is one.
+fn spare() -> Vec<u8> {
+    SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+fn keep(mut buffer: Vec<u8>) {
+    if buffer.capacity() > SPARE_BYTES {
+        return;
+    }
+    buffer.clear();
+    SPARE.with_borrow_mut(|spares| {
+        if spares.len() < SPARES {
+            spares.push(buffer);
+        }
+    });
+}
 
 /// How long a response's body will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +75,7 @@ impl Connection {
     /// A request body that was not read is thrown away here, or the connection will close after the response.
     pub fn begin(&mut self, head: &ResponseHead, body: ResponseBody) {
         self.settle_body();
+        self.take_buffer();
         let bodiless = head.is_informational() || matches!(head.status, 204 | 304);
         let (framing, writing) = match body {
             _ if bodiless => (Framing::None, Writing::Discarded),
@@ -81,6 +104,7 @@ impl Connection {
 
     /// Appends a piece of the body, as one chunk where the response is chunked. Bytes over an announced length are not sent.
     pub fn push(&mut self, data: &[u8]) {
+        self.take_buffer();
         match self.writing {
             Writing::Chunked => encode::chunk_of(&mut self.out, data),
             Writing::UntilClose => self.out.extend_from_slice(data),
@@ -96,6 +120,7 @@ impl Connection {
 
     /// Appends pieces of the body, as one chunk for all of them where the response is chunked.
     pub fn push_parts(&mut self, parts: &[Bytes]) {
+        self.take_buffer();
         if self.writing == Writing::Chunked {
             encode::chunk(&mut self.out, parts);
         } else {
@@ -107,6 +132,7 @@ impl Connection {
 
     /// Ends the body. A body shorter than announced ends the connection, so that the client can tell.
     pub fn finish(&mut self) {
+        self.take_buffer();
         match self.writing {
             Writing::Chunked => self.out.extend_from_slice(encode::LAST_CHUNK),
             Writing::Length(0) | Writing::Discarded | Writing::Done => {}
@@ -123,38 +149,29 @@ impl Connection {
     /// Writes all output. Drive it to its end: dropped, the output is lost and the connection of no use.
     ///
     /// # Errors
-    /// The client does not take a write, at most 256 KiB, within
-    /// [`Limits::write_stall`](crate::http::limits::Limits::write_stall), or the connection broke.
+    /// The client takes nothing for [`Limits::write_stall`](crate::http::limits::Limits::write_stall): closing the connection
+    /// resets it then. Or the connection broke.
     pub async fn flush(&mut self) -> Result<(), WriteFault> {
         if self.out.is_empty() {
             return Ok(());
         }
-        let mut out = std::mem::take(&mut self.out);
-        let result = if out.len() <= WRITE {
-            let deadline = clock::now() + self.limits.write_stall;
-            let (result, back) = self.stream.write_all(out, deadline).await;
-            out = back;
-            result
-        } else {
-            let rest = Bytes::from(std::mem::take(&mut out));
-            self.flush_large(rest).await
-        };
-        if result.is_err() {
+        let out = std::mem::take(&mut self.out);
+        let result = self.stream.send_all(&out, self.limits.write_stall).await;
+        if let Err(fault) = &result {
             self.persist = false;
+            if matches!(fault, WriteFault::Stalled) {
+                // What the kernel still holds for it would otherwise stay there for as long as it pleases.
+                self.stream.reset_on_close();
+            }
         }
-        out.clear();
-        out.shrink_to(KEPT);
-        self.out = out;
+        keep(out);
         result
     }
 
-    async fn flush_large(&mut self, mut rest: Bytes) -> Result<(), WriteFault> {
-        while !rest.is_empty() {
-            let piece = rest.split_to(WRITE.min(rest.len()));
-            let deadline = clock::now() + self.limits.write_stall;
-            self.stream.write_all(piece, deadline).await.0?;
+    fn take_buffer(&mut self) {
+        if self.out.capacity() == 0 {
+            self.out = spare();
         }
-        Ok(())
     }
 
     /// Sends a whole response.

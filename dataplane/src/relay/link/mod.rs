@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
 
     fn take<H: Handler>(&mut self, cipher: &[u8], handler: &mut H) {
         crate::panic_point!("link.reader");
-        // One allocation at most, whether or not owners still hold slices of the last batch.
+        // No allocation when owners hold no slice of the last batch, as they should not; else one.
         self.plain.reserve(cipher.len());
         let (received, peer_closed) = {
             let mut session = self.shared.session.borrow_mut();

@@ -10,7 +10,6 @@
 //! Events of a lease that is not the current one are late and change nothing. A failure that control confirms is held
 //! back until every frame below its sequence number has passed, so that it overtakes no body byte.
 
-use bytes::Bytes;
 use control::{effect::Grant, effect::Refusal, input::LeaseId};
 use proto::message::{ExecutionError, Header};
 
@@ -28,7 +27,7 @@ pub(super) enum Step {
     /// The provider's status and headers.
     Head { status: u16, headers: Vec<Header>, until_close: bool },
     /// Pass these bytes on.
-    Body(Bytes),
+    Body(Vec<u8>),
     /// The response is complete.
     Complete,
     /// It is not, and will not be.

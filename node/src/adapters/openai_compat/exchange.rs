@@ -58,7 +58,8 @@ pub async fn exchange(
     custody: &Custody,
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
-    let mut exchange = send(provider, prepared, &upload.body, custody).await?;
+    // In a box of its own, which is gone for as long as the answer takes.
+    let mut exchange = Box::pin(send(provider, prepared, &upload.body, custody)).await?;
     // No second try is possible any more: the memory is wanted elsewhere.
     drop(upload);
     provider.metrics.request_bytes.inc_by(sent as u64);

@@ -3,7 +3,7 @@
 use std::{io::Read, net::Shutdown, time::Duration};
 
 use super::harness::{Server, UNREAD, on_both};
-use crate::{clock, http::limits::Limits, shard::DriverWish};
+use crate::{clock, http::limits::Limits};
 
 fn hang(server: &Server) -> super::harness::Client {
     let mut client = server.connect();
