@@ -2,12 +2,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     rc::Rc,
 };
 
 use control::input::{LeaseId, RequestId};
-use dataplane::local::{Queue, Signal};
+use dataplane::{
+    local::{Queue, Signal},
+    relay::ByNumber,
+};
 
 use control::effect::{Grant, Refusal};
 use proto::message::ExecutionError;
@@ -62,7 +64,7 @@ fn join(last: &mut Event, next: Event) -> Option<Event> {
 pub struct Requests {
     shard: u64,
     next: Cell<u64>,
-    live: RefCell<HashMap<RequestId, Rc<Queue<Event>>>>,
+    live: RefCell<ByNumber<RequestId, Rc<Queue<Event>>>>,
     answering: Cell<usize>,
     emptied: Signal,
 }

@@ -268,10 +268,10 @@ fn the_transport_command_is_answered_and_normalized_runs_are_refused() {
         arguments: Default::default(),
         credential: None,
     };
-    edge.send(Message::NodeCommandRequest(command("transport")));
+    edge.send(Message::NodeCommandRequest(Box::new(command("transport"))));
     let Message::NodeCommandResponse(answer) = edge.message() else { panic!() };
     assert_eq!(answer.result.unwrap()["status"], "ready");
-    edge.send(Message::NodeCommandRequest(command("capabilities")));
+    edge.send(Message::NodeCommandRequest(Box::new(command("capabilities"))));
     let Message::NodeCommandResponse(answer) = edge.message() else { panic!() };
     assert!(answer.result.is_err());
     let run = RunRequest {

@@ -129,6 +129,50 @@ pub fn encode_tunnel_body_head(out: &mut Vec<u8>, stream: StreamNo, sequence: u6
     }
 }
 
+/// Reads a frame, its length taken off, that holds a tunnel body frame as [`encode_tunnel_body`] writes it: nearly every
+/// frame of a link. `None` for every other one, which the general decoder then reads.
+pub(crate) fn decode_tunnel_body(frame: &Bytes) -> Option<(StreamNo, u64, Bytes)> {
+    let mut rest = frame.as_ref();
+    let inner = field(&mut rest, number::TUNNEL_FRAME, WireType::LengthDelimited)?;
+    if usize::try_from(inner) != Ok(rest.len()) {
+        return None;
+    }
+    let stream = field(&mut rest, number::STREAM, WireType::Varint)?;
+    // proto3 leaves a 0 out.
+    let sequence = field(&mut rest, number::SEQUENCE, WireType::Varint).unwrap_or(0);
+    let kind = field(&mut rest, number::KIND, WireType::Varint)?;
+    let body = field(&mut rest, number::BODY, WireType::LengthDelimited)?;
+    let is_body = kind == wire::provider_tunnel_frame::Kind::Body as u64;
+    if !is_body || usize::try_from(body) != Ok(rest.len()) {
+        return None;
+    }
+    Some((stream, sequence, frame.slice(frame.len() - rest.len()..)))
+}
+
+/// Takes the key of `number` and the integer behind it off `rest`; `None`, and nothing is taken, if that is not what comes.
+fn field(rest: &mut &[u8], number: u32, wire_type: WireType) -> Option<u64> {
+    let (&key, mut behind) = rest.split_first()?;
+    if u32::from(key) != number << 3 | wire_type as u32 {
+        return None;
+    }
+    let (mut value, mut shift) = (0_u64, 0_u32);
+    loop {
+        let (&byte, further) = behind.split_first()?;
+        behind = further;
+        let bits = u64::from(byte & 0x7F);
+        // Ten bytes hold 64 bits, the last of them one.
+        if shift > 63 || (shift == 63 && bits > 1) {
+            return None;
+        }
+        value |= bits << shift;
+        if byte < 0x80 {
+            *rest = behind;
+            return Some(value);
+        }
+        shift += 7;
+    }
+}
+
 /// The length field of a frame. No caller builds a frame of 4 GiB; if one did, the receiver's bound would refuse it.
 pub(crate) fn length_of(frame_bytes: usize) -> u32 {
     u32::try_from(frame_bytes).unwrap_or(u32::MAX)

@@ -3,7 +3,7 @@
 //! Conversion from and to the generated protobuf structs lives in `convert`; a value of these types has passed every
 //! structural check (names, bounds, closed sets), so its users branch on types and not on strings.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::fmt;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::identity::Name;
 /// Number of a run on one connection, chosen by the Edge, strictly rising from 1 (WIR-10).
 pub type StreamNo = u64;
 
-/// One message of the wire.
+/// One message of the wire. What comes once for each run and is large is boxed, so that a frame's message is cheap to move.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// Node → Edge, first message of a connection.
@@ -31,11 +31,11 @@ pub enum Message {
     /// Node → Edge, the answer.
     NodeConfigRefreshResponse(NodeConfigRefreshResponse),
     /// Edge → Node: start a normalized run.
-    RunRequest(RunRequest),
+    RunRequest(Box<RunRequest>),
     /// Node → Edge: one event of a normalized run.
     RunEvent(RunEvent),
     /// Edge → Node: start a provider tunnel.
-    TunnelRequest(TunnelRequest),
+    TunnelRequest(Box<TunnelRequest>),
     /// Node → Edge: one frame of a tunnel.
     TunnelFrame(TunnelFrame),
     /// Edge → Node: a part of a body that was too large for its request message (WIR-9).
@@ -43,7 +43,7 @@ pub enum Message {
     /// Edge → Node: stop one run.
     Cancel(Cancel),
     /// Edge → Node: a query.
-    NodeCommandRequest(NodeCommandRequest),
+    NodeCommandRequest(Box<NodeCommandRequest>),
     /// Node → Edge, the answer.
     NodeCommandResponse(NodeCommandResponse),
     /// Both ways: flow control of one run (WIR-6).
@@ -629,11 +629,11 @@ impl Message {
 
     /// The run that the message belongs to; `None` for messages of the connection.
     #[must_use]
-    pub const fn stream(&self) -> Option<StreamNo> {
+    pub fn stream(&self) -> Option<StreamNo> {
         match self {
-            Self::RunRequest(RunRequest { stream, .. })
-            | Self::RunEvent(RunEvent { stream, .. })
-            | Self::TunnelRequest(TunnelRequest { stream, .. })
+            Self::RunRequest(request) => Some(request.stream),
+            Self::TunnelRequest(request) => Some(request.stream),
+            Self::RunEvent(RunEvent { stream, .. })
             | Self::TunnelFrame(TunnelFrame { stream, .. })
             | Self::BodyChunk(BodyChunk { stream, .. })
             | Self::Cancel(Cancel { stream, .. })

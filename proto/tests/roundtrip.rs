@@ -169,7 +169,7 @@ fn run_request() -> impl Strategy<Value = Message> {
     let numbers = (stream(), any::<(u32, u32)>(), 1..=TIMEOUT_MS_MAX, 0_u64..1 << 40);
     (numbers, vec(word(), 4), data(0..300), pairs(), credential()).prop_map(
         |((stream, (timeout_sec, window_bytes), stall, rest), texts, input, metadata, credential)| {
-            Message::RunRequest(RunRequest {
+            Message::RunRequest(Box::new(RunRequest {
                 stream,
                 run_id: texts[0].clone(),
                 adapter: texts[1].clone(),
@@ -182,7 +182,7 @@ fn run_request() -> impl Strategy<Value = Message> {
                 response_stall_timeout_ms: stall,
                 window_bytes,
                 credential,
-            })
+            }))
         },
     )
 }
@@ -193,7 +193,7 @@ fn tunnel_request() -> impl Strategy<Value = Message> {
     (numbers, vec(word(), 6), parts).prop_map(|(numbers, texts, parts)| {
         let (stream, (timeout_sec, window_bytes, stream_response), stall, rest) = numbers;
         let (body, metadata, headers, operation, credential) = parts;
-        Message::TunnelRequest(TunnelRequest {
+        Message::TunnelRequest(Box::new(TunnelRequest {
             stream,
             run_id: texts[0].clone(),
             adapter: texts[1].clone(),
@@ -211,7 +211,7 @@ fn tunnel_request() -> impl Strategy<Value = Message> {
             response_stall_timeout_ms: stall,
             window_bytes,
             credential,
-        })
+        }))
     })
 }
 
@@ -273,14 +273,14 @@ fn refresh_response() -> impl Strategy<Value = Message> {
 fn command_request() -> impl Strategy<Value = Message> {
     (any::<u64>(), vec(word(), 3), pairs(), credential()).prop_map(
         |(request_id, texts, arguments, credential)| {
-            Message::NodeCommandRequest(NodeCommandRequest {
+            Message::NodeCommandRequest(Box::new(NodeCommandRequest {
                 request_id,
                 command: texts[0].clone(),
                 adapter: texts[1].clone(),
                 target: texts[2].clone(),
                 arguments,
                 credential,
-            })
+            }))
         },
     )
 }

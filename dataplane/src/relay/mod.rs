@@ -41,3 +41,4 @@ pub use link::{Handler, Link, LinkHandle, LinkLimits};
 pub use mux::{Incoming, LinkFault, Mux, MuxLimits, MuxStats, OpenError, StreamFault};
 pub use outbox::QueueError;
 pub use sequence::Violation;
+pub use streams::ByNumber;

@@ -51,7 +51,14 @@ impl Drop for Live {
 
 /// Runs `future` as a task of this shard. A panic in it is caught, logged by its message and counted; everything the
 /// task owned is dropped, so leases and connections take their usual way out.
+///
+/// A large future is boxed first: on its way into the task it would be copied several times.
 pub fn spawn_guarded<F: Future<Output = ()> + 'static>(future: F) {
+    const INLINE_BYTES_MAX: usize = 512;
+    if size_of::<F>() > INLINE_BYTES_MAX { guard(Box::pin(future)) } else { guard(future) }
+}
+
+fn guard<F: Future<Output = ()> + 'static>(future: F) {
     let stats = task_stats();
     stats.live.fetch_add(1, Relaxed);
     let live = Live(stats);

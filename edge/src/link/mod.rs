@@ -160,7 +160,7 @@ impl NodeLink {
             request.body = open.body.joined();
         }
         let sent = self.handle.open(stream, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_DEFAULT).is_ok()
-            && self.handle.queue(stream, Message::TunnelRequest(request)).is_ok()
+            && self.handle.queue(stream, Message::TunnelRequest(Box::new(request))).is_ok()
             && (inline || self.handle.queue_pieces(stream, open.body.pieces().iter().cloned()).is_ok());
         if !sent {
             self.handle.close(stream);

@@ -1,11 +1,12 @@
 //! The runs of one Node connection: which request and lease a stream number belongs to. No I/O.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
 use control::input::{LeaseId, RequestId};
+use dataplane::relay::ByNumber;
 use proto::message::StreamNo;
 
 /// How long a cancelled run is remembered for its terminal at the least; looked at when another run is cancelled. Control
@@ -29,8 +30,8 @@ pub(super) struct Run {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     last: StreamNo,
-    runs: HashMap<StreamNo, Run>,
-    by_lease: HashMap<LeaseId, StreamNo>,
+    runs: ByNumber<StreamNo, Run>,
+    by_lease: ByNumber<LeaseId, StreamNo>,
     cancelled: VecDeque<(Instant, StreamNo)>,
 }
 

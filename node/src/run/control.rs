@@ -2,11 +2,13 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     rc::Rc,
 };
 
-use dataplane::local::{Latch, Queue, Signal};
+use dataplane::{
+    local::{Latch, Queue, Signal},
+    relay::ByNumber,
+};
 use proto::message::{BodyChunk, ErrorKind, StreamNo};
 
 /// Executions of one session at a time. Far above every gate: what reaches it is answered with `busy`.
@@ -56,7 +58,7 @@ pub struct RunTable(Rc<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    runs: RefCell<HashMap<StreamNo, Rc<RunControl>>>,
+    runs: RefCell<ByNumber<StreamNo, Rc<RunControl>>>,
     /// The last run has ended.
     idle: Signal,
 }

@@ -167,7 +167,7 @@ impl Core {
 
     fn control(&self, message: Message) {
         match message {
-            Message::TunnelRequest(request) => self.tunnel(request),
+            Message::TunnelRequest(request) => self.tunnel(*request),
             Message::RunRequest(request) => self.run(&request),
             Message::NodeConfigRefreshRequest(request) => self.refresh(request),
             Message::NodeCommandRequest(request) => {

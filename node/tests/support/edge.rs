@@ -28,7 +28,6 @@ use rustls::ServerConfig;
 use super::{PATIENCE, QUIET};
 
 /// What the Edge saw.
-#[expect(clippy::large_enum_variant, reason = "a handful of values in a test")]
 #[derive(Debug)]
 pub enum Seen {
     /// A handshake that was refused.
@@ -324,13 +323,13 @@ async fn obey(mut inbox: mailbox::ShardInbox<Order>, current: &RefCell<Option<Li
                 (Order::Open { request, body }, Some(link)) => {
                     let (stream, window) = (request.stream, request.window_bytes);
                     link.open(stream, window, window).unwrap();
-                    link.queue(stream, Message::TunnelRequest(request)).unwrap();
+                    link.queue(stream, Message::TunnelRequest(Box::new(request))).unwrap();
                     link.queue_body(stream, body).unwrap();
                 }
                 (Order::OpenRun(request), Some(link)) => {
                     let (stream, window) = (request.stream, request.window_bytes);
                     link.open(stream, window, window).unwrap();
-                    link.queue(stream, Message::RunRequest(request)).unwrap();
+                    link.queue(stream, Message::RunRequest(Box::new(request))).unwrap();
                 }
                 (Order::Release { stream, bytes }, Some(link)) => link.release(stream, bytes),
                 (Order::Close(stream), Some(link)) => link.close(stream),

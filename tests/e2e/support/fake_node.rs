@@ -182,7 +182,7 @@ impl FakeNode {
     pub fn request(&mut self) -> anyhow::Result<TunnelRequest> {
         loop {
             match self.next()? {
-                Message::TunnelRequest(request) => return Ok(request),
+                Message::TunnelRequest(request) => return Ok(*request),
                 Message::Credit(_) | Message::Cancel(_) => {}
                 other => bail!("expected a tunnel request, got {}", other.name()),
             }

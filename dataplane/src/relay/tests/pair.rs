@@ -164,7 +164,7 @@ pub(super) fn cancel(stream: StreamNo) -> Message {
 }
 
 pub(super) fn request(stream: StreamNo) -> Message {
-    Message::TunnelRequest(TunnelRequest {
+    Message::TunnelRequest(Box::new(TunnelRequest {
         stream,
         run_id: format!("run-{stream}"),
         adapter: "vllm".to_owned(),
@@ -182,7 +182,7 @@ pub(super) fn request(stream: StreamNo) -> Message {
         response_stall_timeout_ms: 1000,
         window_bytes: WINDOW,
         credential: None,
-    })
+    }))
 }
 
 /// Bytes that differ from place to place and from stream to stream.

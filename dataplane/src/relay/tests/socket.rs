@@ -104,9 +104,9 @@ impl Client {
     fn start(link: LinkHandle, streams: StreamNo, bytes: usize) -> Self {
         for stream in 1..=streams {
             let Message::TunnelRequest(plain) = request(stream) else { unreachable!() };
-            let request = TunnelRequest { body_bytes: bytes as u64, ..plain };
+            let request = TunnelRequest { body_bytes: bytes as u64, ..*plain };
             link.open(stream, WINDOW, WINDOW).unwrap();
-            link.queue(stream, Message::TunnelRequest(request)).unwrap();
+            link.queue(stream, Message::TunnelRequest(Box::new(request))).unwrap();
             link.queue_body(stream, pattern(stream, bytes).into()).unwrap();
         }
         Self { link, got: BTreeMap::new(), done: 0, wanted: streams }

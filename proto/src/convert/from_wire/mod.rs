@@ -1,7 +1,7 @@
 //! Generated structs into validated messages: closed sets, inseparable pairs, required parts and defaults. Bounds are
 //! checked afterwards, by `validate`.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use crate::{
     identity::Name,
@@ -61,9 +61,9 @@ pub(super) fn message(member: Member) -> Result<Message, FieldError> {
         Member::NodeConfigRefreshResponse(wire) => {
             Message::NodeConfigRefreshResponse(refresh_response(wire)?)
         }
-        Member::RunRequest(wire) => Message::RunRequest(run_request(wire)?),
+        Member::RunRequest(wire) => Message::RunRequest(Box::new(run_request(wire)?)),
         Member::RunEvent(wire) => Message::RunEvent(run_event(wire)?),
-        Member::ProviderTunnelRequest(wire) => Message::TunnelRequest(tunnel_request(wire)?),
+        Member::ProviderTunnelRequest(wire) => Message::TunnelRequest(Box::new(tunnel_request(wire)?)),
         Member::ProviderTunnelFrame(wire) => Message::TunnelFrame(tunnel_frame(wire)?),
         Member::RequestBodyChunk(wire::RequestBodyChunk { stream, data, last }) => {
             Message::BodyChunk(BodyChunk { stream, data, last })
@@ -71,7 +71,7 @@ pub(super) fn message(member: Member) -> Result<Message, FieldError> {
         Member::CancelRequest(wire::CancelRequest { stream, run_id }) => {
             Message::Cancel(Cancel { stream, run_id })
         }
-        Member::NodeCommandRequest(wire) => Message::NodeCommandRequest(command_request(wire)?),
+        Member::NodeCommandRequest(wire) => Message::NodeCommandRequest(Box::new(command_request(wire)?)),
         Member::NodeCommandResponse(wire::NodeCommandResponse { request_id, ok, error, result }) => {
             let result = if ok { Ok(result) } else { Err(error) };
             Message::NodeCommandResponse(NodeCommandResponse { request_id, result })
