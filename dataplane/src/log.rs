@@ -54,7 +54,8 @@ fn write_line<W: Write>(to: &mut W, has_room: impl Fn(&W) -> bool, line: &[u8]) 
     }
     for (number, piece) in line.chunks(PIECE).enumerate() {
         if let Err(error) = write_piece(to, &has_room, piece) {
-            CUT.store(number > 0, SeqCst);
+            // A write that failed may have written a part.
+            CUT.store(number > 0 || error.kind() != io::ErrorKind::WouldBlock, SeqCst);
             return Err(error);
         }
     }

@@ -257,6 +257,26 @@ fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
     }
 }
 
+/// The same on their shard.
+struct Listeners {
+    http: Vec<Listener>,
+    node: Vec<Listener>,
+    ops: Vec<Listener>,
+}
+
+impl Listeners {
+    fn open(sockets: Sockets) -> std::io::Result<Self> {
+        let open = |sockets: Vec<TcpListener>| -> std::io::Result<Vec<Listener>> {
+            sockets.into_iter().map(Listener::open).collect()
+        };
+        Ok(Self {
+            http: open(sockets.http)?,
+            node: open(sockets.node)?,
+            ops: open(sockets.ops.into_iter().collect())?,
+        })
+    }
+}
+
 /// What a shard's thread is given.
 struct Part {
     index: usize,
@@ -300,17 +320,21 @@ impl Part {
             Ok(inbox) => inbox,
             Err(error) => return tracing::error!(%error, "the shard's mailbox cannot be opened"),
         };
+        let listeners = match Listeners::open(self.sockets) {
+            Ok(listeners) => listeners,
+            Err(error) => return tracing::error!(%error, "the shard's sockets cannot be opened"),
+        };
         let broken = Rc::new(Latch::new());
         spawn_vital(&broken, Rc::clone(&state).forward_pending());
-        for socket in self.sockets.node {
-            spawn_vital(&broken, link::accept_loop(Rc::clone(&state), socket, Arc::clone(&self.tls)));
+        for listener in listeners.node {
+            spawn_vital(&broken, link::accept_loop(Rc::clone(&state), listener, Arc::clone(&self.tls)));
         }
-        for socket in self.sockets.http {
+        for listener in listeners.http {
             let (auth, clients) = (Arc::clone(&self.auth), self.clients_max);
-            spawn_vital(&broken, connection::accept_loop(Rc::clone(&state), socket, auth, clients));
+            spawn_vital(&broken, connection::accept_loop(Rc::clone(&state), listener, auth, clients));
         }
-        if let Some(socket) = self.sockets.ops {
-            spawn_vital(&broken, ops::accept_loop(Rc::clone(&state), socket, self.tasks));
+        for listener in listeners.ops {
+            spawn_vital(&broken, ops::accept_loop(Rc::clone(&state), listener, Arc::clone(&self.tasks)));
         }
         let draining = Rc::clone(&state);
         spawn_vital(&broken, async move {

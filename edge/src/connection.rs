@@ -1,7 +1,7 @@
 //! One client connection: requests one after the other, each authenticated, read whole and routed.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -55,14 +55,10 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 /// `clients_max` at a time in the process a new one is closed at once, so that descriptors are left for Nodes and operators.
 pub async fn accept_loop(
     state: Rc<ShardState>,
-    socket: TcpListener,
+    mut listener: Listener,
     auth: Arc<Authenticator>,
     clients_max: i64,
 ) {
-    let mut listener = match Listener::open(socket) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "listen.http cannot be opened on the shard"),
-    };
     if let Err(error) = listener.bound_unsent(UNSENT_BYTES) {
         tracing::warn!(%error, "the kernel's memory for clients that do not read has no bound of ours");
     }
@@ -210,6 +206,8 @@ impl Client {
                 break;
             }
         }
+        // A process that drains waits for the close too: ended in its middle it would take the last answer back.
+        let _answering = self.state.requests.answering();
         connection.close().await;
     }
 

@@ -1,7 +1,7 @@
 //! The operators' listener: `/healthz`, `/readyz`, `/metrics`, `/status`. Loopback by default; it holds no secret, no
 //! address and no token (SNP-4).
 
-use std::{net::TcpListener, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use control::{
     effect::{ProviderStatus, Snapshot},
@@ -29,11 +29,8 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const CONNECTIONS_MAX: usize = 64;
 
 /// Serves operators until the process stops. One of them can be served even when the process has no descriptor left.
-pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tasks: Arc<OnceTasks>) {
-    let mut listener = match Listener::open(socket) {
-        Ok(listener) => listener.with_reserve(),
-        Err(error) => return tracing::error!(%error, "listen.ops cannot be opened on the shard"),
-    };
+pub async fn accept_loop(state: Rc<ShardState>, listener: Listener, tasks: Arc<OnceTasks>) {
+    let mut listener = listener.with_reserve();
     let mut crowd = Crowd::new(CONNECTIONS_MAX);
     loop {
         let stopping = std::pin::pin!(state.stopping.closed());

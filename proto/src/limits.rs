@@ -11,6 +11,8 @@ pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
 pub const INLINE_BODY_MAX: usize = 64 * 1024;
 /// Longest request body or run input unless configured otherwise, in bytes (WIR-9): 32 MiB.
 pub const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Longest body that may be configured, in bytes, and what a Node holds of bodies on their way through it: 256 MiB.
+pub const BODY_BYTES_CONFIGURED_MAX: u64 = 8 * BODY_BYTES_MAX;
 /// Credit that a run starts with unless configured otherwise, in bytes (WIR-6): 256 KiB.
 pub const WINDOW_BYTES_DEFAULT: u32 = 256 * 1024;
 

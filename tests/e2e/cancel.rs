@@ -141,16 +141,16 @@ fn a_crowd_that_leaves_at_once_leaves_nothing_behind() -> anyhow::Result<()> {
 fn the_slot_of_a_client_that_left_is_free_when_the_provider_has_returned_and_not_before() -> anyhow::Result<()>
 {
     let bench = Bench::one_slot()?;
-    let mut client = bench.begin(true, "events=1000 gap=5ms ignore-abort=1500ms")?;
+    let mut client = bench.begin(true, "events=1000 gap=5ms ignore-abort=3s")?;
     client.wait_for("data:")?;
+    let left = Instant::now();
     drop(client);
     eventually(SOON, "the abort is seen", || Ok(bench.seen("aborts_seen")? == 1))?;
-    let seen = Instant::now();
-    assert_eq!(bench.metric("iop_edge_leases_cancelling")?, 1.0);
+    eventually(SOON, "the slot waits for it", || Ok(bench.metric("iop_edge_leases_cancelling")? == 1.0))?;
     let mut next = bench.begin(false, "")?;
     // It is asked only when the provider has returned.
-    eventually(SOON, "the next one runs", || Ok(bench.seen("requests_started")? == 2))?;
-    assert!(seen.elapsed() >= Duration::from_millis(1200), "{:?}", seen.elapsed());
+    eventually(SOON * 2, "the next one runs", || Ok(bench.seen("requests_started")? == 2))?;
+    assert!(left.elapsed() >= Duration::from_secs(3), "{:?}", left.elapsed());
     assert_eq!(next.answer()?.status, 200);
     bench.settles()
 }

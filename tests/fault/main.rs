@@ -9,3 +9,8 @@ mod deaths;
 mod drain;
 mod limits;
 mod network;
+
+#[test]
+fn the_programs_have_the_hooks_that_this_suite_needs() -> anyhow::Result<()> {
+    iop_tests::bench::hooked_site().map(drop)
+}

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, ensure};
 use iop_tests::{
     EdgeYaml, ProviderYaml,
     bench::{Bench, SOON, eventually, report},
@@ -19,10 +20,6 @@ use iop_tests::{
 };
 use serde_json::Value;
 
-/// No event of the provider's for this long: everything between it and the client is full.
-const STILL: Duration = Duration::from_millis(400);
-/// How long filling everything may take.
-const FILLED_WITHIN: Duration = Duration::from_secs(60);
 /// 200 MB, event by event and in large pieces.
 const EVENTS: &str = "events=50000 bytes=4000";
 const PIECES: &str = "events=50000 bytes=4000 join=16 chunk=64k";
@@ -43,19 +40,6 @@ fn memory(bench: &Bench) -> anyhow::Result<[u64; 2]> {
 fn growth(bench: &Bench, before: [u64; 2]) -> anyhow::Result<[u64; 2]> {
     let now = memory(bench)?;
     Ok([now[0].saturating_sub(before[0]), now[1].saturating_sub(before[1])])
-}
-
-/// Waits until the provider can send nothing more; gives when it last could.
-fn stands_still(bench: &Bench) -> anyhow::Result<Instant> {
-    let (mut events, mut since) = (0, Instant::now());
-    eventually(FILLED_WITHIN, "the provider is held up", || {
-        let now = bench.seen("events_written")?;
-        if now != events {
-            (events, since) = (now, Instant::now());
-        }
-        Ok(events > 0 && since.elapsed() > STILL)
-    })?;
-    Ok(since)
 }
 
 /// Waits for the end of so many requests at the limit.
@@ -92,7 +76,7 @@ fn a_client_that_reads_nothing_of_200_mb_costs_each_end_less_than_2_mib() -> any
             let before = memory(&bench)?;
             let clients =
                 (0..count).map(|_| bench.begin(true, script)).collect::<anyhow::Result<Vec<_>>>()?;
-            stands_still(&bench)?;
+            bench.stands_still()?;
             let grown = growth(&bench, before)?;
             println!("`{script}`: edge and node grew by {grown:?} KiB for {count}");
             ended += count;
@@ -122,7 +106,7 @@ fn small_events_that_wait_for_a_client_take_no_more_memory_than_large_ones() -> 
     for round in 0..2 {
         let before = memory(&bench)?;
         let _clients = (0..4).map(|_| bench.begin(true, SMALL)).collect::<anyhow::Result<Vec<_>>>()?;
-        stands_still(&bench)?;
+        bench.stands_still()?;
         last = growth(&bench, before)?;
         println!("round {round}: edge and node grew by {last:?} KiB for 4 readers");
         stalled(&bench, 4 * (round + 1), Duration::from_secs(15))?;
@@ -137,7 +121,7 @@ fn a_client_that_stops_reading_is_ended_at_the_configured_limit() -> anyhow::Res
     let bench = bench(1, LIMIT)?;
     let client = bench.begin(true, EVENTS)?;
     let asked = Instant::now();
-    let still = stands_still(&bench)?;
+    let still = bench.stands_still()?;
     eventually(LIMIT * 3, "the client is given up", || Ok(bench.outcomes("client_stalled")? == 1.0))?;
     let (since_asked, since_still) = (asked.elapsed(), still.elapsed());
     println!("ended {since_asked:?} after the request, {since_still:?} after the provider was held up");
@@ -157,7 +141,7 @@ fn a_client_that_reads_slowly_but_steadily_is_no_stall() -> anyhow::Result<()> {
     // Its kernel is to tell of some KiB that were read, instead of waiting for a segment's worth of them, 64 KiB on the loopback.
     let mut client = Raw::connect_narrow(&bench.edge.http, 16 * 1024)?;
     client.send(bench.request(true, EVENTS))?;
-    stands_still(&bench)?;
+    bench.stands_still()?;
     client.stream.read_exact(&mut vec![0; 512 * 1024])?;
     let started = Instant::now();
     let mut kilobyte = [0; 1024];
@@ -177,8 +161,11 @@ fn paced(bench: &Bench) -> anyhow::Result<Child> {
     bench.load(&["--concurrency", "50", "--requests", "50", "--stagger-ms", "20", "--script", script])
 }
 
-fn mean(report: &Value, what: &str) -> f64 {
-    report[what]["mean"].as_f64().unwrap_or_default()
+/// One number of a report, in µs.
+fn figure(report: &Value, (times, which): (&str, &str)) -> anyhow::Result<f64> {
+    let of = &report[times];
+    ensure!(of["count"].as_u64().context("count")? > 0, "no {times} in {report}");
+    of[which].as_f64().with_context(|| format!("no {which} of {times} in {report}"))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -189,29 +176,41 @@ fn median(mut values: Vec<f64>) -> f64 {
 // req: WIR-6
 #[test]
 fn fifty_streams_keep_their_pace_beside_clients_that_stop_reading() -> anyhow::Result<()> {
-    // Never reached here: whoever has stopped reading stays.
+    const ROUNDS: usize = 5;
+    /// What a scheduler does to one of a hundred events on a machine with few cores, µs: below it nothing is compared.
+    const NOISE: f64 = 3000.0;
+    // Never reached here: whoever has stopped reading stays until its round is over.
     let bench = bench(64, Duration::from_secs(60))?;
     report(paced(&bench)?)?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    let mut readers = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..ROUNDS {
         alone.push(report(paced(&bench)?)?);
         let load = paced(&bench)?;
-        // Two stop in the middle of each run, and those of the runs before are still there.
+        // Two stop in the middle of the run. They are gone before the next one, which is to be undisturbed.
+        let mut readers = Vec::new();
         for script in [EVENTS, PIECES] {
             std::thread::sleep(Duration::from_millis(700));
             readers.push(bench.begin(true, script)?);
         }
         beside.push(report(load)?);
-        readers.clear();
+        assert_eq!(bench.seen("requests_open")?, 2, "both are still there");
+        drop(readers);
         bench.settles()?;
     }
-    for what in ["total_us", "gap_us"] {
-        let of = |reports: &[Value]| median(reports.iter().map(|report| mean(report, what)).collect());
-        let (without, with) = (of(&alone), of(&beside));
-        println!("{what}: {without:.0} alone, {with:.0} beside, ratio {:.3}", with / without);
-        assert!(with <= without * 1.10, "{what}: {without:.0} µs alone, {with:.0} µs beside");
+    let mut slower = Vec::new();
+    for what in [("total_us", "mean"), ("gap_us", "p99"), ("delivery_us", "p99")] {
+        let of = |reports: &[Value]| -> anyhow::Result<f64> {
+            let figures = reports.iter().map(|report| figure(report, what)).collect::<anyhow::Result<_>>()?;
+            Ok(median(figures))
+        };
+        let (without, with) = (of(&alone)?, of(&beside)?);
+        let ratio = with.max(NOISE) / without.max(NOISE);
+        println!("{what:?}: {without:.0} µs alone, {with:.0} µs beside, ratio {ratio:.3}");
+        if ratio > 1.10 {
+            slower.push(format!("{what:?}: {without:.0} µs alone, {with:.0} µs beside"));
+        }
     }
+    assert!(slower.is_empty(), "{slower:?}");
     Ok(())
 }
 
@@ -233,7 +232,7 @@ fn a_thousand_clients_that_read_nothing_take_their_windows_and_give_them_back() 
                 Ok(client)
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        stands_still(&bench)?;
+        bench.stands_still()?;
         let grown = growth(&bench, before)?;
         println!("round {round}: edge and node grew by {grown:?} KiB for {READERS} readers");
         for (kib, each) in grown.iter().zip(EACH_KIB) {
@@ -275,7 +274,7 @@ fn a_node_whose_link_is_stuck_holds_a_window_for_each_stream() -> anyhow::Result
     let edge = libc::pid_t::try_from(bench.edge.process.pid())?;
     // SAFETY: plain system calls on a child of ours.
     unsafe { libc::kill(edge, libc::SIGSTOP) };
-    let still = stands_still(&bench);
+    let still = bench.stands_still();
     let grown = growth(&bench, before);
     // SAFETY: as above.
     unsafe { libc::kill(edge, libc::SIGCONT) };

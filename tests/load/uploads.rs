@@ -13,9 +13,11 @@ use std::{
 
 use anyhow::{Context, ensure};
 use iop_tests::{
-    EdgeYaml, Process, ProviderYaml,
+    EdgeYaml, ProviderYaml,
     bench::{Bench, NODE, SOON, assert_error, eventually, sha256, site},
     http::{self, Raw},
+    procfs::resident,
+    sockets::reset_on_close,
 };
 
 const CHAT: &str = "/v1/chat/completions";
@@ -181,6 +183,20 @@ fn upload(bench: &Bench, body: &[u8]) -> anyhow::Result<http::Answer> {
     client.answer()
 }
 
+/// The same at the pace of a network, in bytes per second.
+fn upload_over_a_network(bench: &Bench, body: &[u8], rate: f64) -> anyhow::Result<http::Answer> {
+    let mut client = client(bench)?;
+    client.send(sized(bench, body.len()))?;
+    let (begun, mut sent) = (Instant::now(), 0);
+    for piece in body.chunks(64 * 1024) {
+        client.send(piece)?;
+        sent += piece.len();
+        let due = begun + Duration::from_secs_f64(sent as f64 / rate);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    client.answer()
+}
+
 #[track_caller]
 fn assert_arrived(answer: &http::Answer, bytes: usize, digest: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -192,20 +208,15 @@ fn assert_arrived(answer: &http::Answer, bytes: usize, digest: &str) {
     );
 }
 
-/// Resident memory of a process.
-fn resident(process: &Process) -> anyhow::Result<usize> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
-    let kib: usize = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
-}
-
 /// Between two events of the streams.
 const PACE: Duration = Duration::from_millis(50);
 const STREAMS: usize = 50;
 /// Streams of the same provider to the same reader that pass by the product: what they suffer is the machine's doing.
 const CONTROLS: usize = 10;
 const ROUNDS: usize = 5;
+/// What all uploads together may take of the network: 1 Gbit/s. As fast as memory copies, the clients and the provider alone would
+/// keep two cores busy, and every stream would wait for the scheduler.
+const NETWORK: f64 = 125e6;
 
 const SCRIPT: &str = "events=1000000 gap=50ms";
 
@@ -281,7 +292,8 @@ fn large_uploads_do_not_stretch_the_gaps_of_streams_and_arrive_as_they_were_sent
                 .map(|(body, digest)| {
                     let bench = &bench;
                     scope.spawn(move || -> anyhow::Result<()> {
-                        assert_arrived(&upload(bench, body)?, body.len(), digest);
+                        let answer = upload_over_a_network(bench, body, NETWORK / 8.0)?;
+                        assert_arrived(&answer, body.len(), digest);
                         Ok(())
                     })
                 })
@@ -323,7 +335,7 @@ fn uploads_that_their_provider_does_not_take_are_held_once_and_keep_nobody_else_
     let bench = bench(engine.yaml(), "")?;
     // What the first request of each kind costs.
     assert_eq!(bench.chat(false, "")?.status, 200);
-    let (edge, node) = (resident(&bench.edge.process)?, resident(&bench.node)?);
+    let (edge, node) = (resident(bench.edge.process.pid())?, resident(bench.node.pid())?);
     let prompts: Vec<_> = (0..UPLOADS).map(|n| prompt("", LARGEST, n)).collect();
     thread::scope(|scope| -> anyhow::Result<()> {
         let uploads: Vec<_> = prompts.iter().map(|(body, _)| scope.spawn(|| upload(&bench, body))).collect();
@@ -333,7 +345,7 @@ fn uploads_that_their_provider_does_not_take_are_held_once_and_keep_nobody_else_
         let all = UPLOADS * LARGEST;
         assert_eq!(held(&bench)?, all as f64);
         let (edge, node) =
-            (resident(&bench.edge.process)? - edge, resident(&bench.node)?.saturating_sub(node));
+            (resident(bench.edge.process.pid())? - edge, resident(bench.node.pid())?.saturating_sub(node));
         println!("{} MiB held: Edge grew by {} MiB, Node by {} MiB", all >> 20, edge >> 20, node >> 20);
         assert!(edge < all + all / 4, "the Edge holds no second copy: {} MiB", edge >> 20);
         assert!(node < all + all / 4, "the Node holds no second copy: {} MiB", node >> 20);
@@ -407,9 +419,8 @@ fn a_client_that_leaves_within_its_upload_leaves_nothing_behind() -> anyhow::Res
             eventually(SOON, "a part of it is there", || Ok(held(&bench)? > 0.0))?;
         }
         if cut % 2 == 0 {
-            // The reset that a close with unread input or a killed client makes.
-            let stream = &client.stream;
-            stream.shutdown(Shutdown::Read)?;
+            // As a client does that is killed with an answer unread.
+            reset_on_close(&client.stream)?;
         }
         drop(client);
         eventually(SOON, "nothing of it is held", || Ok(held(&bench)? == 0.0))?;

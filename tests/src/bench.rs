@@ -5,6 +5,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Output,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -24,6 +25,10 @@ pub const SOON: Duration = Duration::from_secs(5);
 pub const RECONNECT: Duration = Duration::from_secs(15);
 /// A Node's policy here: about a second between dials, without end.
 pub const RETRY: &str = "reconnect: { interval_sec: 1, max_attempts: 0 }";
+/// No event of the provider's for this long: it is held up.
+const STILL: Duration = Duration::from_millis(400);
+/// How long filling everything between provider and client may take.
+const FILLED_WITHIN: Duration = Duration::from_secs(60);
 /// The Node and the model of most tests.
 pub const NODE: &str = "box1";
 /// The model that clients ask for.
@@ -51,6 +56,25 @@ pub fn site() -> anyhow::Result<Site> {
     Ok(site)
 }
 
+/// As [`site`], where the programs do what `IOP_TEST_` variables say: those without the hooks would silently do nothing of it.
+pub fn hooked_site() -> anyhow::Result<Site> {
+    static MISSING: OnceLock<Option<&str>> = OnceLock::new();
+    let bin = bin()?;
+    let has_hooks = |program: &&str| {
+        let image = std::fs::read(bin.join(program)).unwrap_or_default();
+        String::from_utf8_lossy(&image).contains("IOP_TEST_HEARTBEAT_INTERVAL_MS")
+    };
+    let missing = MISSING.get_or_init(|| ["iop-edge", "iop-node"].into_iter().find(|p| !has_hooks(p)));
+    if let Some(program) = missing {
+        bail!(
+            "{} has no hooks for tests: run `cargo build --profile=fault -p iop-edge -p iop-node -p iop-perf \
+             --features=iop-edge/test-hooks,iop-node/test-hooks` and set IOP_TEST_BIN to target/fault",
+            bin.join(program).display()
+        );
+    }
+    site()
+}
+
 /// The driver that the environment names.
 pub fn driver() -> Option<String> {
     std::env::var("IOP_TEST_DRIVER").ok().filter(|driver| !driver.is_empty())
@@ -59,6 +83,19 @@ pub fn driver() -> Option<String> {
 /// The number of shards that the environment names.
 pub fn shards() -> usize {
     std::env::var("IOP_TEST_SHARDS").ok().and_then(|shards| shards.parse().ok()).unwrap_or(1)
+}
+
+/// Leaves a test out because of what this machine lacks; says so.
+///
+/// # Errors
+/// `CI` is set: what has it is to prove everything.
+pub fn skip(why: &str) -> anyhow::Result<()> {
+    ensure!(
+        std::env::var_os("CI").is_none_or(|ci| ci.is_empty()),
+        "not to be left out where CI is set: {why}"
+    );
+    println!("skipped: {why}");
+    Ok(())
 }
 
 /// Whether only what depends on shards and driver is asked for; says so.
@@ -178,6 +215,25 @@ impl Bench {
         provider_status(&self.edge)
     }
 
+    /// Waits until the provider can send nothing more, because everything between it and a client is full; gives when it
+    /// last could.
+    pub fn stands_still(&self) -> anyhow::Result<Instant> {
+        let (mut events, mut since) = (0, Instant::now());
+        eventually(FILLED_WITHIN, "the provider is held up", || {
+            let now = self.seen("events_written")?;
+            if now != events {
+                (events, since) = (now, Instant::now());
+            }
+            Ok(events > 0 && since.elapsed() > STILL)
+        })?;
+        Ok(since)
+    }
+
+    /// Tasks of all shards of the Edge.
+    pub fn edge_tasks(&self) -> anyhow::Result<f64> {
+        sum(&self.edge, "iop_edge_shard_tasks{")
+    }
+
     /// Waits until no slot is held, nobody waits and no request is active, at every place that counts.
     pub fn settles(&self) -> anyhow::Result<()> {
         eventually(SOON, "every slot is free", || {
@@ -211,19 +267,23 @@ impl Drop for Bench {
     }
 }
 
-/// An address of this machine that is free, for a listener that is to come back to it. It is below the range from which
-/// the kernel takes the ports of outgoing connections, or one of those might have it in the meantime.
+/// An address of this machine that is free, for a listener that is to come back to it. It is outside the range from which the
+/// kernel takes the ports of outgoing connections, or one of those might have it in the meantime.
 pub fn steady_address() -> anyhow::Result<String> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
-    let lowest: u64 = range.split_whitespace().next().context("the lowest port")?.parse()?;
+    let mut ends = range.split_whitespace().map(str::parse::<u64>);
+    let (lowest, highest) = (ends.next().context("the lowest port")??, ends.next().context("the highest")??);
+    let (below, above) = (2048..lowest, highest + 1..1 << 16);
+    let outside = if below.is_empty() { above } else { below };
+    ensure!(!outside.is_empty(), "outgoing connections have all the ports from {lowest} to {highest}");
     let mut random = Random::new(RandomState::new().build_hasher().finish());
     for _ in 0..1000 {
-        let address = format!("127.0.0.1:{}", random.within(2048..lowest.max(2049)));
+        let address = format!("127.0.0.1:{}", random.within(outside.clone()));
         if TcpListener::bind(&address).is_ok() {
             return Ok(address);
         }
     }
-    bail!("no port is free below {lowest}")
+    bail!("no port is free of {outside:?}")
 }
 
 /// Waits for a load's end and gives its report, in which every request is good.
@@ -277,6 +337,13 @@ pub fn metric(edge: &Edge, series: &str) -> anyhow::Result<f64> {
     let metrics = http::get(&edge.ops, "/metrics", None)?;
     ensure!(metrics.status == 200, "/metrics: {}", metrics.status);
     Ok(http::metric(&metrics.text(), series).unwrap_or(0.0))
+}
+
+/// The sum over those of an Edge's series that begin so.
+pub fn sum(edge: &Edge, prefix: &str) -> anyhow::Result<f64> {
+    let text = http::get(&edge.ops, "/metrics", None)?.text();
+    let values = text.lines().filter(|line| line.starts_with(prefix));
+    values.map(|line| Ok(line.rsplit(' ').next().context("a value")?.parse::<f64>()?)).sum()
 }
 
 /// The first Node as `/status` shows it.

@@ -48,6 +48,32 @@ impl Answer {
         self.events().iter().filter_map(parsed).filter_map(|event| event.get("error").cloned()).collect()
     }
 
+    /// Checks that a stream came whole, to its `[DONE]`, with exactly the text that the scripted provider sealed.
+    #[track_caller]
+    pub fn assert_sealed(&self) {
+        assert!(self.whole && self.is_done(), "{} {}", self.head, self.tail());
+        let (mut text, mut events, mut found) = (String::new(), 0, String::new());
+        for event in self.events().iter().filter(|event| *event != "[DONE]") {
+            let event: serde_json::Value = serde_json::from_str(event).unwrap_or_default();
+            if let Some(content) = event["choices"][0]["delta"]["content"].as_str().filter(|c| !c.is_empty())
+            {
+                text.push_str(content);
+                events += 1;
+            }
+            if let Some(seal) = event["system_fingerprint"].as_str().filter(|s| s.starts_with("perf-")) {
+                seal.clone_into(&mut found);
+            }
+        }
+        assert_eq!(found, seal(&text, events), "{}", self.tail());
+    }
+
+    /// What came last, for people.
+    pub fn tail(&self) -> String {
+        let text = self.text();
+        let lines: Vec<_> = text.lines().rev().take(12).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
     /// The body as JSON.
     ///
     /// # Errors
@@ -348,6 +374,14 @@ impl Body {
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     if needle.is_empty() { Some(0) } else { haystack.windows(needle.len()).position(|w| w == needle) }
+}
+
+/// The scripted provider's seal (docs/performance.md): FNV-1a of the text, content events, bytes.
+pub fn seal(text: &str, events: usize) -> String {
+    let fnv = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |fnv, byte| {
+        (fnv ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("perf-{fnv:016x}-{events}-{}", text.len())
 }
 
 /// The bytes of a chat completion request.

@@ -17,8 +17,20 @@ pub fn fds(pid: u32) -> anyhow::Result<usize> {
 /// # Errors
 /// There is no such process.
 pub fn anonymous_kib(pid: u32) -> anyhow::Result<u64> {
+    kib(pid, "RssAnon:")
+}
+
+/// All memory that is in use, bytes.
+///
+/// # Errors
+/// There is no such process.
+pub fn resident(pid: u32) -> anyhow::Result<usize> {
+    Ok(usize::try_from(kib(pid, "VmRSS:")?)? * 1024)
+}
+
+fn kib(pid: u32, field: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).with_context(|| field.to_owned())?;
     line.trim().trim_end_matches("kB").trim().parse().with_context(|| line.to_owned())
 }
 

@@ -1,5 +1,7 @@
 //! TCP sockets of this machine as the kernel lists them (proc_net_tcp(5)).
 
+use std::os::fd::AsRawFd;
+
 use anyhow::Context;
 
 /// A connection that is being asked for and not yet answered.
@@ -18,6 +20,26 @@ pub struct Socket {
     pub unsent: usize,
     /// Bytes received and not yet read.
     pub unread: usize,
+}
+
+/// Makes the coming close of a socket a reset.
+///
+/// # Errors
+/// It is no socket any more.
+pub fn reset_on_close(socket: &impl AsRawFd) -> std::io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let size = libc::socklen_t::try_from(size_of_val(&linger)).unwrap_or(0);
+    // SAFETY: the kernel reads `size` bytes of a live value of the option's type; the descriptor is open.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// All of them.

@@ -138,6 +138,16 @@ impl Stream {
         sys::try_receive(self.shared.get(), buffer, max)
     }
 
+    /// Whether the peer has closed its side or the connection broke, and nothing is left to read before that.
+    pub fn is_at_end(&self) -> bool {
+        sys::is_at_end(self.shared.get())
+    }
+
+    /// Bytes that have arrived and were not read.
+    pub(crate) fn unread(&self) -> usize {
+        sys::unread(self.shared.get())
+    }
+
     /// Sends what the socket takes of `bytes` without waiting. `None` = it takes nothing now: wait for
     /// [`Stream::writable`].
     ///

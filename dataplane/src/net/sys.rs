@@ -81,6 +81,15 @@ pub(super) fn try_receive<S: AsRawFd>(
     }
 }
 
+/// Whether a read would give the end of the stream or an error. Takes nothing out of the socket.
+pub(super) fn is_at_end<S: AsRawFd>(socket: &S) -> bool {
+    let mut byte = [std::mem::MaybeUninit::uninit()];
+    match with_socket(socket, |s| s.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT)) {
+        Ok(n) => n == 0,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+    }
+}
+
 /// Sends what the socket takes of `bytes` without waiting. `None` = it takes nothing now.
 pub(super) fn try_send<S: AsRawFd>(socket: &S, bytes: &[u8]) -> io::Result<Option<usize>> {
     match with_socket(socket, |s| s.send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)) {
@@ -94,10 +103,19 @@ pub(super) fn try_send<S: AsRawFd>(socket: &S, bytes: &[u8]) -> io::Result<Optio
 
 /// Bytes that were sent and that the peer has not acknowledged (SIOCOUTQ, tcp(7)).
 pub(super) fn unacknowledged<S: AsRawFd>(socket: &S) -> io::Result<usize> {
+    queued(socket, libc::TIOCOUTQ)
+}
+
+/// Bytes that have arrived and were not read (SIOCINQ, tcp(7)), as far as can be told.
+pub(super) fn unread<S: AsRawFd>(socket: &S) -> usize {
+    queued(socket, libc::FIONREAD).unwrap_or_default()
+}
+
+fn queued<S: AsRawFd>(socket: &S, request: libc::Ioctl) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the request writes one int to a live local.
-    #[expect(unsafe_code, reason = "no safe binding of SIOCOUTQ in our crates")]
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and both requests write one int to a live local.
+    #[expect(unsafe_code, reason = "no safe binding of SIOCINQ and SIOCOUTQ in our crates")]
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut bytes) };
     if result == 0 { Ok(usize::try_from(bytes).unwrap_or_default()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -5,6 +5,7 @@
 //! does.
 
 use std::{
+    future::Future,
     pin::pin,
     rc::Rc,
     sync::Arc,
@@ -21,7 +22,7 @@ use dataplane::{
     clock,
     http::{
         body::Body,
-        server::{Connection, Gone},
+        server::{Connection, Gone, Peer},
     },
     net::WriteFault,
     panic_point,
@@ -33,7 +34,7 @@ use proto::message::{Header, Operation, TunnelRequest};
 use super::{
     attempt::{Attempt, Cause, Step},
     downstream::Downstream,
-    wait::{Timer, Watch, Woken, wait},
+    wait::{Interrupted, Waits, Woken},
 };
 use crate::{
     mail::{Open, ToShard},
@@ -104,6 +105,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
     };
     let mut session = Session {
         shard,
+        client: client.peer(),
         downstream: Downstream::new(client, plan.started),
         events: registered,
         plan,
@@ -134,6 +136,8 @@ enum WayOut {
     ClientGone,
     /// There is somebody who does not read.
     ClientStalled,
+    /// The answer was cut in the middle of a write: nothing can be told any more.
+    Untold(Fault),
 }
 
 /// A dispatched run; dropping it stops it, unless the Node has said that it is over.
@@ -156,6 +160,8 @@ impl Drop for Run {
 struct Session<'a> {
     shard: &'a Rc<ShardState>,
     downstream: Downstream<'a>,
+    /// Whom a write is for.
+    client: Peer,
     events: Registered,
     plan: Box<Plan>,
     attempt: Attempt,
@@ -172,29 +178,30 @@ impl Drop for Session<'_> {
 
 impl Session<'_> {
     async fn drive(&mut self) -> WayOut {
-        let mut watch: Option<Watch> = Some(Box::pin(self.downstream.client.watch()));
         let stop_state = Rc::clone(self.shard);
-        let mut stop = pin!(stop_state.stopping.closed());
-        let mut timer: Option<Timer> = None;
+        let mut waits = Waits { watch: None, timer: None, stop: pin!(stop_state.stopping.closed()) };
         loop {
-            match wait(&self.events, &mut watch, &mut timer, stop.as_mut()).await {
+            if waits.watch.is_none() {
+                waits.watch = Some(Box::pin(self.downstream.client.watch()));
+            }
+            match waits.next(&self.events).await {
                 // Links close at the same time: their fencing must not be taken for the cause.
                 Woken::Event(_) if self.shard.stopping.is_closed() => return self.stopped(),
                 Woken::Event(event) => {
                     let before = self.attempt.dispatches();
-                    if let Some(way_out) = self.take_all(event).await {
+                    if let Some(way_out) = self.take_all(event, &mut waits).await {
                         return way_out;
                     }
                     if self.run.is_none() {
                         // Nothing runs: what waits now has the queue's own time.
-                        timer = None;
+                        waits.timer = None;
                     } else if self.attempt.dispatches() != before {
-                        timer = self.run.as_ref().map(|run| Box::pin(sleep_until(run.deadline)) as _);
+                        waits.timer = self.run.as_ref().map(|run| Box::pin(sleep_until(run.deadline)) as _);
                     }
                 }
                 Woken::ClientStirred => match self.downstream.client.check_gone() {
                     Gone::Yes => return self.client_left().await,
-                    Gone::No => watch = Some(Box::pin(self.downstream.client.watch())),
+                    Gone::No => {}
                     // So much sent in advance that its leaving could not be seen any more: no client that waits for its
                     // answer does that, and a slot must not wait for one that is not there.
                     Gone::Deaf => return WayOut::ClientGone,
@@ -211,18 +218,24 @@ impl Session<'_> {
     }
 
     /// Takes an event and all that wait behind it, then writes what came of them in one go.
-    async fn take_all(&mut self, first: Event) -> Option<WayOut> {
+    async fn take_all<S: Future<Output = ()> + Unpin>(
+        &mut self,
+        first: Event,
+        waits: &mut Waits<S>,
+    ) -> Option<WayOut> {
         let mut next = Some(first);
         while let Some(event) = next {
             let mut step = Some(self.attempt.handle(event));
             while let Some(taken) = step {
                 if let Some(way_out) = self.take(taken) {
-                    return match self.flush().await {
-                        Some(WayOut::ClientStalled) => Some(WayOut::ClientStalled),
-                        Some(gone) if !matches!(way_out, WayOut::Complete) => Some(gone),
+                    return match self.flush(waits).await {
                         // A client that takes `[DONE]` and closes at once has its answer.
-                        Some(_) if self.downstream.saw_done() => Some(WayOut::Complete),
-                        Some(gone) => Some(gone),
+                        Some(WayOut::ClientGone)
+                            if matches!(way_out, WayOut::Complete) && self.downstream.saw_done() =>
+                        {
+                            Some(WayOut::Complete)
+                        }
+                        Some(cut) => Some(cut),
                         None => Some(way_out),
                     };
                 }
@@ -230,7 +243,7 @@ impl Session<'_> {
             }
             next = if self.downstream.has_room() { self.events.events.try_pop() } else { None };
         }
-        self.flush().await
+        self.flush(waits).await
     }
 
     fn take(&mut self, step: Step) -> Option<WayOut> {
@@ -342,11 +355,13 @@ impl Session<'_> {
     }
 
     /// Writes what waits; gives credit back for it.
-    async fn flush(&mut self) -> Option<WayOut> {
-        match self.downstream.flush().await {
-            Ok(()) => {}
-            Err(WriteFault::Stalled) => return Some(WayOut::ClientStalled),
-            Err(WriteFault::Io(_)) => return Some(WayOut::ClientGone),
+    async fn flush<S: Future<Output = ()> + Unpin>(&mut self, waits: &mut Waits<S>) -> Option<WayOut> {
+        match waits.write(&self.client, self.downstream.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(WriteFault::Stalled)) => return Some(WayOut::ClientStalled),
+            Ok(Err(WriteFault::Io(_))) | Err(Interrupted::Gone) => return Some(WayOut::ClientGone),
+            Err(Interrupted::Deadline) => return Some(WayOut::Untold(Fault::Deadline)),
+            Err(Interrupted::Stop) => return Some(WayOut::Untold(Fault::Cancelled)),
         }
         if let Some(run) = &self.run
             && let Some(bytes) = self.downstream.take_released()
@@ -394,6 +409,7 @@ impl Session<'_> {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),
             WayOut::ClientStalled => (CLIENT_STALLED, false),
+            WayOut::Untold(fault) => (fault.outcome(), false),
             WayOut::Refuse(fault) => {
                 if self.shard.draining.is_closed() {
                     self.downstream.client.set_draining();

@@ -3,8 +3,10 @@
 use std::{
     future::Future,
     pin::{Pin, pin},
-    task::Poll,
+    task::{Context, Poll},
 };
+
+use dataplane::http::server::Peer;
 
 use crate::requests::{Event, Registered};
 
@@ -20,37 +22,81 @@ pub(super) enum Woken {
     Stop,
 }
 
+/// Why a write was given up.
+pub(super) enum Interrupted {
+    /// The client has left.
+    Gone,
+    /// The Edge's own wait for the run is over.
+    Deadline,
+    /// The process ends.
+    Stop,
+}
+
 /// Readiness of the client's connection. It stays armed from wait to wait: arming one per event would cost two ring
 /// operations each.
 pub(super) type Watch = Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
 /// A deadline, armed once per dispatch.
 pub(super) type Timer = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Waits. Events first: what has arrived is passed on before anything else is looked at.
-pub(super) async fn wait(
-    events: &Registered,
-    watch: &mut Option<Watch>,
-    timer: &mut Option<Timer>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
-) -> Woken {
-    let mut next = pin!(events.events.pop());
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(event) = next.as_mut().poll(cx) {
-            return Poll::Ready(Woken::Event(event));
-        }
-        if let Some(future) = watch
+/// What may happen beside the events of the request.
+pub(super) struct Waits<S> {
+    /// Taken out when it fires.
+    pub(super) watch: Option<Watch>,
+    /// Taken out when it fires.
+    pub(super) timer: Option<Timer>,
+    /// The process ends.
+    pub(super) stop: S,
+}
+
+impl<S: Future<Output = ()> + Unpin> Waits<S> {
+    /// Waits. Events first: what has arrived is passed on before anything else is looked at.
+    pub(super) async fn next(&mut self, events: &Registered) -> Woken {
+        let mut next = pin!(events.events.pop());
+        std::future::poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(event) => Poll::Ready(Woken::Event(event)),
+            Poll::Pending => self.poll(cx),
+        })
+        .await
+    }
+
+    /// Drives a write, which may be a long one, unless something makes it pointless.
+    pub(super) async fn write<T>(
+        &mut self,
+        client: &Peer,
+        writing: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        let mut writing = pin!(writing);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(written) = writing.as_mut().poll(cx) {
+                return Poll::Ready(Ok(written));
+            }
+            loop {
+                return match self.poll(cx) {
+                    // Something sent in advance: it waits until the write is over.
+                    Poll::Ready(Woken::ClientStirred) if !client.has_left() => continue,
+                    Poll::Ready(Woken::ClientStirred) => Poll::Ready(Err(Interrupted::Gone)),
+                    Poll::Ready(Woken::Deadline) => Poll::Ready(Err(Interrupted::Deadline)),
+                    Poll::Ready(Woken::Stop) => Poll::Ready(Err(Interrupted::Stop)),
+                    Poll::Ready(Woken::Event(_)) | Poll::Pending => Poll::Pending,
+                };
+            }
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
+        if let Some(future) = &mut self.watch
             && future.as_mut().poll(cx).is_ready()
         {
-            *watch = None;
+            self.watch = None;
             return Poll::Ready(Woken::ClientStirred);
         }
-        if let Some(future) = timer
+        if let Some(future) = &mut self.timer
             && future.as_mut().poll(cx).is_ready()
         {
-            *timer = None;
+            self.timer = None;
             return Poll::Ready(Woken::Deadline);
         }
-        stop.as_mut().poll(cx).map(|()| Woken::Stop)
-    })
-    .await
+        Pin::new(&mut self.stop).poll(cx).map(|()| Woken::Stop)
+    }
 }

@@ -1,6 +1,6 @@
 //! Accepting Nodes: who is not one of ours never gets to a frame.
 
-use std::{cell::Cell, net::TcpListener, pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use control::{input::Input, limits::READY_TIMEOUT};
@@ -28,11 +28,7 @@ const REFUSAL_READ: usize = 4096;
 const HANDSHAKES_MAX: usize = 256;
 
 /// Accepts Nodes on one socket until the process stops.
-pub async fn accept_loop(state: Rc<ShardState>, socket: TcpListener, tls: Arc<ServerConfig>) {
-    let mut listener = match Listener::open(socket) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "listen.node cannot be opened on the shard"),
-    };
+pub async fn accept_loop(state: Rc<ShardState>, mut listener: Listener, tls: Arc<ServerConfig>) {
     let mut going_on = Crowd::new(HANDSHAKES_MAX);
     loop {
         let stream = {

@@ -2,7 +2,8 @@
 //!
 //! For as long as that takes the run keeps its place at the gate and its terminal is held back, so that the Edge gives the
 //! provider nothing new. When a provider counts as returned is decided in `dataplane::http::client::abort`, which also bounds
-//! the wait; afterwards nothing of the run is left on this Node.
+//! the wait; afterwards nothing of the run is left on this Node. Gates are a session's own: after a reconnect the runs of the lost
+//! session are not counted at the new ones.
 
 use dataplane::http::client::Custody;
 use prometheus::IntGauge;

@@ -2,13 +2,13 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use proto::limits::BODY_BYTES_MAX;
+use proto::limits::BODY_BYTES_CONFIGURED_MAX;
 
 /// What a body may grow by when the Edge puts the provider's name of the model into it.
 const RENAMED_BYTES: u64 = 4096;
 /// Announced bytes of all bodies that are being put together at one time: eight of the largest that clients may send unless
 /// the Edge is configured otherwise. A further body is answered with `busy`: nothing ran.
-pub const ASSEMBLING_BYTES_MAX: u64 = 8 * (BODY_BYTES_MAX + RENAMED_BYTES);
+pub const ASSEMBLING_BYTES_MAX: u64 = BODY_BYTES_CONFIGURED_MAX + 8 * RENAMED_BYTES;
 
 /// The bound, shared by everything on a shard. Cloning shares it.
 #[derive(Clone, Debug)]

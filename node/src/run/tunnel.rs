@@ -72,22 +72,18 @@ impl Tunnel {
         self.request.headers = Vec::new();
         let reservation = self.reservation.take();
         let custody = Custody::default();
-        let ended = {
+        let result = {
             let work = self.execute(prepared, Upload { body, reservation }, &provider, &custody);
             match select(pin!(stopped), pin!(work)).await {
-                Either::Left((failure, _)) => Either::Left(failure),
-                Either::Right((result, _)) => Either::Right(result),
+                Either::Left((failure, _)) => {
+                    self.terminal.fence(&failure);
+                    Err(failure)
+                }
+                Either::Right((result, _)) => result,
             }
             // Whatever the exchange held is dropped here, but for the connection that it leaves in custody.
         };
-        let result = match ended {
-            Either::Left(failure) => {
-                self.terminal.fence(&failure);
-                abort::provider_returns(&provider, &custody).await;
-                Err(failure)
-            }
-            Either::Right(result) => result,
-        };
+        abort::provider_returns(&provider, &custody).await;
         let (run, stream) = (self.request.run_id.as_str(), self.request.stream);
         match &result {
             Ok(()) => tracing::debug!(run, stream, "tunnel completed"),

@@ -33,6 +33,7 @@ use crate::{
     adapters::{Adapter, AdapterSet, Kind, Provider},
     metrics::{Metrics, RunOutcome},
     run::{
+        assembly::ASSEMBLING_BYTES_MAX,
         assembly::AssemblyBudget,
         control::{RunTable, Stop},
         terminal::Terminal,
@@ -228,6 +229,14 @@ impl Core {
         let permit = adapter.gate.try_enter().ok_or_else(|| busy("the adapter's gate is full"))?;
         let chunked = request.body_bytes > request.body.len() as u64;
         let reservation = if chunked {
+            if request.body_bytes > ASSEMBLING_BYTES_MAX {
+                // No wait makes room for it.
+                let why = format!(
+                    "a request body of {} bytes is over the node's memory for bodies",
+                    request.body_bytes
+                );
+                return Err((ErrorKind::InvalidRequest, why));
+            }
             let room = self.budget.reserve(request.body_bytes);
             Some(room.ok_or_else(|| busy("too many large request bodies at one time"))?)
         } else {

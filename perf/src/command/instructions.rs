@@ -97,6 +97,8 @@ fn facts() -> anyhow::Result<Facts> {
         rustc: first_line("rustc", &["--version"])?,
         cpu: procfs::cpu_model(),
         valgrind: first_line("valgrind", &["--version"])?,
+        // It is only noted: where there is another C library, nothing knows the name.
+        glibc: first_line("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(|_| "none".to_owned()),
     })
 }
 

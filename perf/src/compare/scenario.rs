@@ -1,4 +1,5 @@
-//! The loads under which subjects are compared. `docs/performance.md` says what each shows.
+//! The loads under which subjects are compared. `docs/performance.md` says what each shows, and a test that it says so of
+//! these.
 
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ const STREAMS: Scenario = Scenario {
     name: "",
     unit: Unit::Event,
     concurrency: 64,
-    requests: 320,
+    requests: 3200,
     script: "events=200",
     stream: true,
     keep_alive: true,
@@ -73,7 +74,7 @@ pub const SCENARIOS: [Scenario; 7] = [
         ..STREAMS
     },
     Scenario { name: "sat64", ..STREAMS },
-    Scenario { name: "sat512", concurrency: 512, requests: 512, ..STREAMS },
+    Scenario { name: "sat512", concurrency: 512, ..STREAMS },
     Scenario {
         name: "prefill1000",
         concurrency: 1000,
@@ -141,6 +142,37 @@ mod tests {
         }
         assert!(USUAL.iter().all(|name| Scenario::find(name).is_some()));
         assert!(Scenario::find("").is_none());
+    }
+
+    /// What `iop-perf load` has to be told for a round of it.
+    fn options(scenario: &Scenario) -> String {
+        let Scenario { concurrency, requests, script, .. } = scenario;
+        let mut options = format!("--concurrency {concurrency} --requests {requests}");
+        if !scenario.stagger.is_zero() {
+            options += &format!(" --stagger-ms {}", scenario.stagger.as_millis());
+        }
+        if !scenario.stream {
+            options += " --no-stream";
+        }
+        if !scenario.keep_alive {
+            options += " --no-keepalive";
+        }
+        options += &format!(" --script \"{script}\"");
+        if let Some(at) = scenario.memory_at {
+            options += &format!(" --mem-at-ms {}", at.as_millis());
+        }
+        options
+    }
+
+    #[test]
+    fn the_page_on_performance_names_every_scenario_with_the_options_it_has() {
+        let page = include_str!("../../../docs/performance.md");
+        for scenario in &SCENARIOS {
+            let row = page.lines().find(|line| line.starts_with(&format!("| {} |", scenario.name)));
+            let row = row.unwrap_or_else(|| panic!("{} has no row", scenario.name));
+            let options = options(scenario);
+            assert!(row.contains(&format!("`{options}`")), "{}: {options}", scenario.name);
+        }
     }
 
     #[test]

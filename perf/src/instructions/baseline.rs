@@ -83,12 +83,21 @@ fn whole(cost: f64) -> u64 {
 pub struct Facts {
     /// The day.
     pub date: String,
-    /// The compiler; another one makes other code, and the figures cannot be compared.
+    /// The compiler; another version or commit of it makes other code, and the figures cannot be compared.
     pub rustc: String,
     /// The processor. valgrind shows every program the same one, so that this hardly matters.
     pub cpu: String,
     /// The counting tool.
     pub valgrind: String,
+    /// The C library, whose copies and comparisons are counted too.
+    pub glibc: String,
+}
+
+/// Version and commit in what `rustc --version` prints. Dates and remarks of those who packaged it say nothing about the
+/// code that it makes.
+fn compiler(rustc: &str) -> (&str, &str) {
+    let mut words = rustc.split([' ', '(', ')']).filter(|word| !word.is_empty()).skip(1);
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
 /// The committed figures.
@@ -120,9 +129,13 @@ impl Baseline {
              # file anew with `cargo xtask bench --instructions --update` and say before and after in the commit message.\nmade:\n",
         );
         let made = &self.made;
-        for (name, value) in
-            [("date", &made.date), ("rustc", &made.rustc), ("cpu", &made.cpu), ("valgrind", &made.valgrind)]
-        {
+        for (name, value) in [
+            ("date", &made.date),
+            ("rustc", &made.rustc),
+            ("cpu", &made.cpu),
+            ("valgrind", &made.valgrind),
+            ("glibc", &made.glibc),
+        ] {
             // Writing to a String cannot fail.
             let _ = writeln!(out, "  {name}: {}", quoted(value));
         }
@@ -145,16 +158,18 @@ impl Baseline {
     #[must_use]
     pub fn check(&self, made: &Facts, figures: &BTreeMap<String, Figure>) -> Check {
         let mut check = Check { pass: true, text: String::new() };
-        if made.rustc != self.made.rustc {
+        if compiler(&made.rustc) != compiler(&self.made.rustc) {
             check.fail(&format!(
                 "the baseline was made with {}, this is {}: the figures cannot be compared.\n\
                  Count with both compilers on one commit, see that nothing got worse, and write the baseline anew (--update).",
                 self.made.rustc, made.rustc
             ));
         }
-        for (fact, then, now) in
-            [("processor", &self.made.cpu, &made.cpu), ("valgrind", &self.made.valgrind, &made.valgrind)]
-        {
+        for (fact, then, now) in [
+            ("processor", &self.made.cpu, &made.cpu),
+            ("valgrind", &self.made.valgrind, &made.valgrind),
+            ("C library", &self.made.glibc, &made.glibc),
+        ] {
             if then != now {
                 check.say(&format!(
                     "note: the baseline's {fact} is {then}, this is {now}; figures may differ a little"
@@ -236,8 +251,9 @@ mod tests {
     use super::*;
 
     fn facts(rustc: &str) -> Facts {
-        let [date, cpu, valgrind] = ["2026-11-30", "a cpu", "valgrind-3"].map(str::to_owned);
-        Facts { date, rustc: rustc.to_owned(), cpu, valgrind }
+        let [date, cpu, valgrind, glibc] =
+            ["2026-11-30", "a cpu", "valgrind-3", "glibc 2"].map(str::to_owned);
+        Facts { date, rustc: rustc.to_owned(), cpu, valgrind, glibc }
     }
 
     fn figures(functions: &[(&str, u64)]) -> BTreeMap<String, Figure> {
@@ -286,10 +302,24 @@ mod tests {
     }
 
     #[test]
-    fn another_processor_is_only_mentioned() {
-        let made = Facts { cpu: "b cpu".to_owned(), ..facts("rustc 1") };
-        let check = baseline().check(&made, &baseline().figures);
-        assert!(check.pass && check.to_string().contains("b cpu"), "{check}");
+    fn a_compiler_is_its_version_and_its_commit() {
+        let check = |then: &str, now| {
+            let baseline = Baseline { made: facts(then), ..baseline() };
+            baseline.check(&facts(now), &baseline.figures).pass
+        };
+        let official = "rustc 1.95.0 (59807616e 2026-04-14)";
+        assert!(check(official, "rustc 1.95.0 (59807616e 2026-04-14) (Debian 1.95.0+dfsg1-1)"));
+        assert!(!check(official, "rustc 1.95.0 (59807616f 2026-04-14)"));
+        assert!(!check(official, "rustc 1.96.0 (59807616e 2026-04-14)"));
+        assert!(!check(official, "rustc 1.95.0"));
+    }
+
+    #[test]
+    fn another_processor_or_c_library_is_only_mentioned() {
+        let [cpu, glibc] = ["b cpu", "glibc 3"].map(str::to_owned);
+        let check = baseline().check(&Facts { cpu, glibc, ..facts("rustc 1") }, &baseline().figures);
+        assert!(check.pass, "{check}");
+        assert!(check.to_string().contains("b cpu") && check.to_string().contains("glibc 3"), "{check}");
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use iop_tests::{
-    bench::{Bench, SOON, eventually},
+    bench::{Bench, NODE, SOON, assert_broken_stream, eventually, provider_at, site, start_node_with, yaml},
+    fault_proxy::FaultProxy,
     http::Raw,
 };
 
@@ -72,9 +73,9 @@ fn the_slot_is_free_when_the_provider_has_returned_however_its_client_left() -> 
     let bench = Bench::one_slot()?;
     let rest = Rest::of(&bench)?;
     for (round, script) in [
-        "stall-before-headers ignore-abort=700ms",
-        "stall-after-headers ignore-abort=700ms",
-        "events=1000 gap=5ms ignore-abort=700ms",
+        "stall-before-headers ignore-abort=3s",
+        "stall-after-headers ignore-abort=3s",
+        "events=1000 gap=5ms ignore-abort=3s",
     ]
     .into_iter()
     .cycle()
@@ -88,7 +89,7 @@ fn the_slot_is_free_when_the_provider_has_returned_however_its_client_left() -> 
         is_cancelling(&bench)?;
         // A request that waits is sent when the provider has returned, and not before.
         let mut next = bench.begin(false, "")?;
-        eventually(SOON, "the next one is sent", || {
+        eventually(SOON * 2, "the next one is sent", || {
             let (started, open) = (bench.seen("requests_started")?, bench.seen("requests_open")?);
             ensure!(started == asked + 1 || open <= 1, "two at a time with one slot");
             Ok(started == asked + 2)
@@ -146,10 +147,49 @@ fn a_deadline_keeps_the_slot_of_a_provider_that_has_not_returned() -> anyhow::Re
     rest.is_back(&bench)
 }
 
-/// A Node that is told to stop, or loses its Edge, does not wait for a provider that ignores it.
-// req: SUP-1, PRE-2
+/// A Node that loses its Edge does not wait for a provider that ignores the end, neither with dialling nor with ending what else
+/// ran; and what it has of that provider does not follow it into the next session.
+// req: PRE-2
 #[test]
-fn a_provider_that_ignores_the_end_holds_up_neither_a_reconnect_nor_a_stop() -> anyhow::Result<()> {
+fn a_provider_that_ignores_the_end_does_not_hold_up_a_reconnect() -> anyhow::Result<()> {
+    const AT_ONCE: &str = "reconnect: { interval_sec: 0, max_attempts: 100000 }";
+    let site = site()?;
+    let provider = site.provider(&[])?;
+    let yaml = yaml().with(iop_tests::ProviderYaml { capacity: 2, ..provider_at(&provider.base_url()) });
+    let edge = site.edge(&yaml)?;
+    let link = FaultProxy::start(&edge.node)?;
+    let (node, node_ops) = start_node_with(&site, NODE, &link.address(), AT_ONCE)?;
+    let bench = Bench { node, node_ops, edge, provider, site, panics: false };
+    let mut runs = bench.begin(true, "events=100000 gap=5ms")?;
+    runs.wait_for("data:")?;
+    let mut client = bench.begin(true, "events=1000 gap=5ms ignore-abort=20s")?;
+    client.wait_for("data:")?;
+    drop(client);
+    let left = Instant::now();
+    eventually(SOON, "the slot is cancelling", || {
+        Ok(bench.metric("iop_edge_leases_cancelling")? == 1.0
+            && bench.node_metric("iop_node_runs_aborting")? == 1.0)
+    })?;
+    link.reset();
+    let connections = || bench.node.text().matches("node ready").count();
+    eventually(SOON, "the node is back", || Ok(connections() == 2))?;
+    let back = left.elapsed();
+    println!("back {back:?} after the client had left");
+    ensure!(back < CLOSE_GRACE, "it waited for the provider: {back:?}");
+    ensure!(bench.seen("requests_open")? >= 1, "the provider still ignores the end");
+    let head = runs.read_head()?;
+    assert_broken_stream(&runs.body_of(head)?, "upstream_error");
+    eventually(SOON, "the Edge has both slots back", || Ok(bench.metric("iop_edge_leases")? == 0.0))?;
+    ensure!(bench.chat(true, "events=2")?.is_done(), "the next one is served");
+    eventually(SOON, "what ran has been stopped too", || Ok(bench.seen("aborts_seen")? == 2))?;
+    ensure!(connections() == 2, "the connection stays");
+    eventually(SOON * 10, "it has returned at last", || Ok(bench.seen("requests_open")? == 0))?;
+    nothing_runs(&bench)
+}
+
+/// A Node that is told to stop, twice, does not wait for it either.
+#[test]
+fn a_provider_that_ignores_the_end_does_not_hold_up_a_stop() -> anyhow::Result<()> {
     let mut bench = Bench::one_slot()?;
     let mut client = bench.begin(true, "events=1000 gap=5ms ignore-abort=60s")?;
     client.wait_for("data:")?;

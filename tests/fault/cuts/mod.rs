@@ -20,8 +20,9 @@ use std::{
 use anyhow::{Context, ensure};
 use iop_tests::{
     bench::{Bench, NODE, SOON, eventually},
-    http::{self, Raw},
+    http::Raw,
     procfs,
+    sockets::reset_on_close,
 };
 use serde_json::Value;
 
@@ -54,28 +55,11 @@ impl Manner {
                 Ok(Some(client))
             }
             Self::Reset => {
-                reset_on_close(&client)?;
+                reset_on_close(&client.stream)?;
                 Ok(None)
             }
         }
     }
-}
-
-/// Makes the coming close a reset.
-fn reset_on_close(client: &Raw) -> anyhow::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the option's type is `linger`, whose address and size are given; the descriptor is open.
-    let set = unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&client.stream),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            libc::socklen_t::try_from(size_of::<libc::linger>())?,
-        )
-    };
-    ensure!(set == 0, "SO_LINGER");
-    Ok(())
 }
 
 /// A connection on which the same thing is asked again and again: a new one for each question would cost more than what is
@@ -151,7 +135,7 @@ impl Rest {
                 && bench.metric("iop_edge_client_connections")? == 0.0)
         })?;
         Ok(Self {
-            edge_tasks: edge_tasks(bench)?,
+            edge_tasks: bench.edge_tasks()?,
             node_tasks: bench.node_metric("iop_node_tasks")?,
             edge_fds: fewest_fds(bench.edge.process.pid())?,
             node_fds: fewest_fds(bench.node.pid())?,
@@ -162,7 +146,7 @@ impl Rest {
     fn is_back(&self, bench: &Bench) -> anyhow::Result<()> {
         nothing_runs(bench)?;
         eventually(IDLE_CONNECTIONS_GONE, "tasks and descriptors are back to what they were", || {
-            Ok(edge_tasks(bench)? <= self.edge_tasks
+            Ok(bench.edge_tasks()? <= self.edge_tasks
                 && bench.node_metric("iop_node_tasks")? <= self.node_tasks
                 && bench.node_metric("iop_node_provider_connections")? == 0.0
                 && bench.metric("iop_edge_client_connections")? == 0.0
@@ -172,7 +156,7 @@ impl Rest {
         .with_context(|| {
             format!(
                 "edge: {:?} tasks, {:?} descriptors; node: {:?} tasks, {:?} descriptors",
-                edge_tasks(bench),
+                bench.edge_tasks(),
                 procfs::fds(bench.edge.process.pid()),
                 bench.node_metric("iop_node_tasks"),
                 procfs::fds(bench.node.pid()),
@@ -200,13 +184,6 @@ fn fewest_fds(pid: u32) -> anyhow::Result<usize> {
         fewest = fewest.min(procfs::fds(pid)?);
     }
     Ok(fewest)
-}
-
-/// Tasks of all shards of the Edge.
-fn edge_tasks(bench: &Bench) -> anyhow::Result<f64> {
-    let metrics = http::get(&bench.edge.ops, "/metrics", None)?.text();
-    let of_shards = metrics.lines().filter(|line| line.starts_with("iop_edge_shard_tasks{"));
-    of_shards.map(|line| Ok(line.rsplit(' ').next().context("a value")?.parse::<f64>()?)).sum()
 }
 
 /// Waits until nothing is held, waits or runs at Edge, Node and provider.

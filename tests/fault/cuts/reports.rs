@@ -147,7 +147,7 @@ fn after_five_hundred_failures_of_the_provider_the_next_request_is_served_at_onc
     ];
     let bench = Bench::with(
         &[],
-        |provider| ProviderYaml { capacity: SLOTS, extra: "request_timeout_ms: 1000".to_owned(), ..provider },
+        |provider| ProviderYaml { capacity: SLOTS, extra: "request_timeout_ms: 3000".to_owned(), ..provider },
         |edge| EdgeYaml { pool: "max_queue: 100".to_owned(), ..edge },
     )?;
     let rest = Rest::of(&bench)?;

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use iop_tests::{
     bench::{Bench, MODEL},
-    http::{self, Answer, Raw},
+    http::{self, Answer, Raw, seal},
 };
 use serde_json::Value;
 
@@ -270,16 +270,10 @@ fn judge_stream(ask: &Ask, answer: &Answer, texts: &Texts) -> anyhow::Result<Out
     Ok(if between_events { Outcome::CutBetweenEvents } else { Outcome::CutInEvent })
 }
 
-/// The provider's seal (docs/performance.md): FNV-1a of the text, content events, bytes.
+/// Whether the provider's seal is the one of this text.
 fn ensure_sealed(object: &Value, text: &str, events: usize) -> anyhow::Result<()> {
-    let fnv = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |fnv, byte| {
-        (fnv ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let expected = format!("perf-{fnv:016x}-{events}-{}", text.len());
-    let seal = object["system_fingerprint"].as_str().context("a seal")?;
-    if seal != expected {
-        bail!("the seal is {seal}, the text's own {expected}");
-    }
+    let (found, own) = (object["system_fingerprint"].as_str().context("a seal")?, seal(text, events));
+    ensure!(found == own, "the seal is {found}, the text's own {own}");
     Ok(())
 }
 

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use iop_tests::{
     EdgeYaml, ProviderYaml,
     bench::{Bench, NODE, metric, node_ops, provider_at, site, steady_address, yaml},
-    http,
     site::{path, with_reconnect},
 };
 
@@ -111,12 +110,5 @@ impl Place {
         let runs = self.bench.node_metric("iop_node_runs_in_flight")?;
         ensure!(runs == 0.0, "the node still has {runs} runs");
         Ok(())
-    }
-
-    /// The Edge's live tasks.
-    pub fn tasks(&self) -> anyhow::Result<f64> {
-        let metrics = http::get(&self.bench.edge.ops, "/metrics", None)?.text();
-        let tasks = metrics.lines().filter(|line| line.starts_with("iop_edge_shard_tasks{"));
-        tasks.map(|line| Ok(line.rsplit(' ').next().context("a value")?.parse::<f64>()?)).sum()
     }
 }

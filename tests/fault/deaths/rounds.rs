@@ -166,7 +166,7 @@ fn deaths(place: &mut Place, victim: Victim, random: &mut Random) -> anyhow::Res
     let fds = |place: &Place| -> anyhow::Result<Vec<usize>> {
         survivors(place, victim).iter().map(|(_, pid)| procfs::fds(*pid)).collect()
     };
-    let (fds_before, tasks_before) = (fds(place)?, place.tasks()?);
+    let (fds_before, tasks_before) = (fds(place)?, place.bench.edge_tasks()?);
     let texts = crowd::texts(&place.bench)?;
     let mut report = Report::default();
     let mut memory = vec![Vec::new(); alive.len()];
@@ -195,7 +195,7 @@ fn deaths(place: &mut Place, victim: Victim, random: &mut Random) -> anyhow::Res
         ensure!(late <= early + GROWTH_KIB, "{name} grows: {samples:?}");
     }
     eventually(POOL_EMPTY, "descriptors and tasks are back where they were", || {
-        let (fds, tasks) = (fds(place)?, place.tasks()?);
+        let (fds, tasks) = (fds(place)?, place.bench.edge_tasks()?);
         Ok(fds.iter().zip(&fds_before).all(|(now, before)| now <= before) && tasks <= tasks_before)
     })?;
     Ok(report)

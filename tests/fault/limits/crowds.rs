@@ -7,7 +7,7 @@ use std::{
 
 use iop_tests::{
     EdgeYaml, Process,
-    bench::{Bench, NODE, RETRY, SOON, eventually, metric, provider_at, site, yaml},
+    bench::{Bench, NODE, RETRY, SOON, eventually, metric, provider_at, site, skip, yaml},
     http::{self, Raw},
     procfs,
     site::path,
@@ -44,37 +44,41 @@ fn connect_from(source: u8, address: &str) -> anyhow::Result<TcpStream> {
     }
 }
 
-#[test]
-fn ten_thousand_idle_connections_cost_little_memory_and_no_time_and_end_at_their_limit() -> anyhow::Result<()>
-{
-    if raise_own_descriptors()? < IDLE as u64 + 2000 {
-        println!("skipped: this process may not have {IDLE} sockets");
-        return Ok(());
-    }
-    const KEPT: Duration = Duration::from_secs(40);
-    let bench = Bench::with(
-        &[],
-        |provider| provider,
-        |edge| EdgeYaml { limits: "keepalive_idle_ms: 40000, head_timeout_ms: 60000".to_owned(), ..edge },
-    )?;
+/// An Edge that keeps idle connections for so long.
+fn keeping(idle: Duration) -> anyhow::Result<Bench> {
+    let limits = format!("keepalive_idle_ms: {}, head_timeout_ms: 60000", idle.as_millis());
+    let bench = Bench::with(&[], |provider| provider, |edge| EdgeYaml { limits, ..edge })?;
     assert_eq!(bench.chat(true, "")?.status, 200);
-    let pid = bench.edge.process.pid();
     eventually(SOON, "that client has gone", || Ok(clients(&bench.edge)? == 0))?;
-    let (fds, memory) = (procfs::fds(pid)?, procfs::anonymous_kib(pid)?);
+    Ok(bench)
+}
+
+/// Very many connections, each of which has had a request: they are kept ones, not such that never spoke. And when the last of
+/// them was asked.
+fn idle_crowd(bench: &Bench) -> anyhow::Result<(Vec<Raw>, Instant)> {
     let models =
         format!("GET /v1/models HTTP/1.1\r\nhost: e\r\nauthorization: Bearer {}\r\n\r\n", bench.site.token());
     let mut idle = Vec::with_capacity(IDLE);
+    let mut asked = Instant::now();
     for number in 0..IDLE {
         let source = u8::try_from(number / PER_SOURCE)? + 2;
         let mut raw = Raw::over(connect_from(source, &bench.edge.http)?)?;
-        // Each has had a request: it is a kept connection, not one that never spoke.
+        asked = Instant::now();
         raw.send(&models)?;
         idle.push(raw);
     }
     for raw in &mut idle {
         assert_eq!(raw.answer()?.status, 200);
     }
-    let quiet = Instant::now();
+    Ok((idle, asked))
+}
+
+/// Within a limit that is out of reach here, however slow the machine.
+fn ten_thousand_cost_little() -> anyhow::Result<()> {
+    let bench = keeping(Duration::from_secs(600))?;
+    let pid = bench.edge.process.pid();
+    let (fds, memory) = (procfs::fds(pid)?, procfs::anonymous_kib(pid)?);
+    let (idle, _) = idle_crowd(&bench)?;
     assert_eq!(clients(&bench.edge)?, IDLE);
     let grown = procfs::anonymous_kib(pid)?.saturating_sub(memory);
     let each = grown as f64 / IDLE as f64;
@@ -93,16 +97,38 @@ fn ten_thousand_idle_connections_cost_little_memory_and_no_time_and_end_at_their
     assert!(each < 8.0, "{each:.2} KiB for each idle connection");
     assert!(used <= Duration::from_millis(60), "{used:?} of CPU in 3 s of silence");
     assert!(took < SOON, "20 requests took {took:?}");
-    assert_eq!(clients(&bench.edge)?, IDLE, "none of them has been closed so far");
-    assert!(quiet.elapsed() < KEPT, "the machine is too slow for what follows: {:?}", quiet.elapsed());
+    assert_eq!(clients(&bench.edge)?, IDLE, "none of them has been closed");
+    drop(idle);
+    eventually(2 * SOON, "all have left", || Ok(clients(&bench.edge)? == 0))?;
+    eventually(SOON, "descriptors are as before", || Ok(procfs::fds(pid)? <= fds))?;
+    bench.settles()
+}
 
+/// Each has its own time from its own answer on: the first of them may be over before the last have come.
+fn ten_thousand_end_at_their_limit() -> anyhow::Result<()> {
+    const KEPT: Duration = Duration::from_secs(12);
+    let bench = keeping(KEPT)?;
+    let pid = bench.edge.process.pid();
+    let fds = procfs::fds(pid)?;
+    let (mut idle, last_asked) = idle_crowd(&bench)?;
     eventually(KEPT + 2 * SOON, "all are closed", || Ok(clients(&bench.edge)? == 0))?;
-    assert!(quiet.elapsed() > KEPT - 2 * SOON, "not before their time: {:?}", quiet.elapsed());
+    println!("the last was closed {:?} after its request", last_asked.elapsed());
+    assert!(last_asked.elapsed() >= KEPT, "not before its time: {:?}", last_asked.elapsed());
     for raw in &mut idle {
         assert_eq!((raw.fill()?, raw.buffered().len()), (0, 0), "closed without a word");
     }
     eventually(SOON, "descriptors are as before", || Ok(procfs::fds(pid)? <= fds))?;
     bench.settles()
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_little_memory_and_no_time_and_end_at_their_limit() -> anyhow::Result<()>
+{
+    if raise_own_descriptors()? < IDLE as u64 + 2000 {
+        return skip(&format!("this process may not have {IDLE} sockets"));
+    }
+    ten_thousand_cost_little()?;
+    ten_thousand_end_at_their_limit()
 }
 
 #[test]

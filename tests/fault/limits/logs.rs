@@ -4,14 +4,14 @@ use std::{
     fs::{File, OpenOptions},
     io::Read,
     os::fd::OwnedFd,
+    path::PathBuf,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use iop_tests::{
     Site,
-    bench::{self, MODEL, NODE, RETRY, SOON, eventually, provider_at, site, yaml},
+    bench::{self, MODEL, NODE, RETRY, SOON, eventually, provider_at, site, steady_address, yaml},
     http::{self, Raw},
     site::{path, with_reconnect},
 };
@@ -26,9 +26,19 @@ impl Drop for Running {
     }
 }
 
-/// A port that nothing uses now.
-fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// A configuration with steady addresses, because nobody can read from such a log which ones the kernel gave: of clients, of
+/// Nodes and of operators.
+fn steady(site: &Site, base_url: &str) -> anyhow::Result<(PathBuf, [String; 3])> {
+    let file = site.configure(&yaml().with(provider_at(base_url)))?;
+    let addresses = [steady_address()?, steady_address()?, steady_address()?];
+    let mut text = std::fs::read_to_string(&file)?;
+    for (listener, address) in ["http: [", "node: [", "ops: "].into_iter().zip(&addresses) {
+        let any = format!("{listener}\"127.0.0.1:0\"");
+        ensure!(text.contains(&any), "no {any} in {text}");
+        text = text.replacen(&any, &format!("{listener}\"{address}\""), 1);
+    }
+    std::fs::write(&file, text)?;
+    Ok((file, addresses))
 }
 
 fn start(site: &Site, program: &str, args: &[&str], stderr: Stdio) -> anyhow::Result<Running> {
@@ -47,23 +57,17 @@ fn start(site: &Site, program: &str, args: &[&str], stderr: Stdio) -> anyhow::Re
 fn serves_with(log: impl Fn() -> anyhow::Result<Stdio>, requests: usize) -> anyhow::Result<()> {
     let site = site()?;
     let provider = site.provider(&[])?;
-    let (http, node_port, ops, node_ops) = (free_port()?, free_port()?, free_port()?, free_port()?);
-    let file = site.configure(&yaml().with(provider_at(&provider.base_url())))?;
-    let text = std::fs::read_to_string(&file)?;
-    let text = text.replacen("http: [\"127.0.0.1:0\"]", &format!("http: [\"127.0.0.1:{http}\"]"), 1);
-    let text = text.replacen("node: [\"127.0.0.1:0\"]", &format!("node: [\"127.0.0.1:{node_port}\"]"), 1);
-    let text = text.replacen("ops: \"127.0.0.1:0\"", &format!("ops: \"127.0.0.1:{ops}\""), 1);
-    std::fs::write(&file, text)?;
+    let (file, [http, node_address, ops]) = steady(&site, &provider.base_url())?;
+    let node_ops = steady_address()?;
     let _edge = start(&site, "iop-edge", &["serve", "--config", path(&file)?], log()?)?;
-    let bundle = site.join_bundle(NODE, &format!("127.0.0.1:{node_port}"))?;
-    let more = format!("{RETRY}\nmetrics: {{ listen: \"127.0.0.1:{node_ops}\" }}");
+    let bundle = site.join_bundle(NODE, &node_address)?;
+    let more = format!("{RETRY}\nmetrics: {{ listen: \"{node_ops}\" }}");
     std::fs::write(&bundle, with_reconnect(&std::fs::read_to_string(&bundle)?, &more))?;
     let _node = start(&site, "iop-node", &["run", "--join", path(&bundle)?], log()?)?;
-    let (ops, node_ops) = (format!("127.0.0.1:{ops}"), format!("127.0.0.1:{node_ops}"));
     eventually(6 * SOON, "it is ready", || {
         Ok(http::get(&ops, "/readyz", None).is_ok_and(|a| a.status == 200))
     })?;
-    let mut client = Raw::connect(&format!("127.0.0.1:{http}"))?;
+    let mut client = Raw::connect(&http)?;
     client.stream.set_read_timeout(Some(2 * SOON))?;
     for number in 0..requests {
         client.send(http::chat_request(site.token(), &http::chat_body(MODEL, false, "events=1")))?;
@@ -116,7 +120,7 @@ fn a_log_on_a_full_disk_or_whose_reader_is_gone_holds_up_nothing() -> anyhow::Re
 #[test]
 fn an_edge_whose_log_nobody_reads_still_ends() -> anyhow::Result<()> {
     let site = site()?;
-    let config = site.configure(&yaml().with(provider_at("http://127.0.0.1:9/v1")))?;
+    let (config, [_, _, ops]) = steady(&site, "http://127.0.0.1:9/v1")?;
     let (_unread, write) = std::io::pipe()?;
     // Filled to the brim before the Edge can say a word.
     {
@@ -129,7 +133,11 @@ fn an_edge_whose_log_nobody_reads_still_ends() -> anyhow::Result<()> {
         unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, 0) };
     }
     let mut edge = start(&site, "iop-edge", &["serve", "--config", path(&config)?], write.into())?;
-    std::thread::sleep(Duration::from_secs(1));
+    eventually(
+        6 * SOON,
+        "it is up",
+        || Ok(http::get(&ops, "/healthz", None).is_ok_and(|a| a.status == 200)),
+    )?;
     let pid = libc::pid_t::try_from(edge.0.id())?;
     // SAFETY: plain system call; the child has not been waited for.
     unsafe { libc::kill(pid, libc::SIGTERM) };

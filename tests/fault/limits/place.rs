@@ -11,8 +11,7 @@ use std::{
 
 use iop_tests::{
     Edge, EdgeYaml, Process, ProviderYaml, Site,
-    bench::{self, Bench, NODE, eventually, provider_at, site, yaml},
-    http,
+    bench::{self, Bench, NODE, eventually, hooked_site, provider_at, sum, yaml},
     site::path,
 };
 
@@ -47,7 +46,7 @@ impl Place {
         provider_yaml: impl FnOnce(ProviderYaml) -> ProviderYaml,
         edge_yaml: impl FnOnce(EdgeYaml) -> EdgeYaml,
     ) -> anyhow::Result<Self> {
-        let mut site = site()?;
+        let mut site = hooked_site()?;
         let provider = site.provider(&[])?;
         let in_edge = Trap(site.dir().join("panic-edge"));
         let in_node = Trap(site.dir().join("panic-node"));
@@ -68,13 +67,6 @@ impl Place {
     pub(super) fn edge_panics(&self) -> anyhow::Result<f64> {
         sum(&self.bench.edge, "iop_edge_shard_task_panics{")
     }
-}
-
-/// The sum over the series that begin so.
-pub(super) fn sum(edge: &Edge, prefix: &str) -> anyhow::Result<f64> {
-    let text = http::get(&edge.ops, "/metrics", None)?.text();
-    let values = text.lines().filter(|line| line.starts_with(prefix));
-    Ok(values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
 }
 
 /// The number of clients that the Edge counts.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use iop_tests::bench::{SOON, assert_broken_stream, eventually};
 
 use super::{
-    Path, SLACK, assert_exact, assert_took,
+    Path, SLACK, assert_took,
     client::{WRITE_STALL, is_gone, path},
     side_by_side,
 };
@@ -34,8 +34,8 @@ fn vanished_in_silence() -> anyhow::Result<()> {
         || Ok(path.bench.metric(series)? == 2.0),
     )?;
     assert_took(since, SILENCE, PROBE_AFTER + PROBE_EVERY * 3);
-    assert_exact(&patient.answer()?);
-    is_gone(&path, SOON, 2.0)
+    patient.answer()?.assert_sealed();
+    is_gone(&path, SOON, &["client_gone"], 2.0)
 }
 
 /// In a stream, long before the buffers are full.
@@ -45,7 +45,8 @@ fn vanished_in_a_stream() -> anyhow::Result<()> {
     client.wait_for("data:")?;
     path.front.vanish()?;
     let since = Instant::now();
-    is_gone(&path, SILENCE * 3, 1.0)?;
+    // The kernel gives the connection up, or the write takes too long: whichever is first.
+    is_gone(&path, SILENCE * 3, &["client_gone", "client_stalled"], 1.0)?;
     // The kernel's own arithmetic is rough: it gives up at a retransmission.
     assert_took(since, SILENCE / 2, SILENCE * 3);
     Ok(())

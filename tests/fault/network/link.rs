@@ -6,13 +6,11 @@ use std::{
 };
 
 use iop_tests::{
-    bench::{RECONNECT, SOON, assert_broken_stream, assert_error, eventually, shards},
+    bench::{RECONNECT, SOON, assert_broken_stream, assert_error, eventually},
     fault_proxy::{BOTH, End, FaultProxy, Flow, Way},
 };
 
-use super::{
-    DEADLINE, INTERVAL, Path, SLACK, assert_exact, assert_took, assert_whole_or_broken, rest, side_by_side,
-};
+use super::{DEADLINE, INTERVAL, Path, SLACK, assert_took, assert_whole_or_broken, rest, side_by_side};
 
 /// A link that is lost one way or another, from a moment on: who runs is told at the deadline, and everything comes back.
 fn half_open(lose: impl Fn(&FaultProxy) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -70,9 +68,9 @@ fn a_link_that_is_silent_for_less_than_the_deadline_loses_nothing() -> anyhow::R
             thread::sleep(DEADLINE / 2);
             path.link.heal()?;
             for stream in &mut streams {
-                assert_exact(&rest(stream)?);
+                rest(stream)?.assert_sealed();
             }
-            assert_exact(&silent.answer()?);
+            silent.answer()?.assert_sealed();
             path.is_untouched()?;
         }
         path.serves_again()
@@ -103,7 +101,7 @@ fn a_reset_or_a_half_close_of_the_link_breaks_what_runs_at_once() -> anyhow::Res
     Ok(())
 }
 
-// req: API-1, FEN-2, WIR-3
+// req: API-1, FEN-2
 #[test]
 fn a_link_cut_at_any_byte_of_its_frames_ends_streams_visibly() -> anyhow::Result<()> {
     let path = Path::start(4)?;
@@ -129,11 +127,7 @@ fn a_link_cut_at_any_byte_of_its_frames_ends_streams_visibly() -> anyhow::Result
 fn handshakes_cut(way: Way) -> anyhow::Result<()> {
     let path = Path::start(4)?;
     path.serves_again()?;
-    let tasks = || -> anyhow::Result<f64> {
-        let of = |shard| path.bench.metric(&format!("iop_edge_shard_tasks{{shard=\"{shard}\"}}"));
-        (0..shards()).map(of).sum()
-    };
-    let before = tasks()?;
+    let before = path.bench.edge_tasks()?;
     for end in [End::Close, End::Reset] {
         // Hello, certificate and finish are within 2 KiB each way.
         path.link.cut_next(way, (0..8).chain((8..1600).step_by(120)), end);
@@ -144,16 +138,15 @@ fn handshakes_cut(way: Way) -> anyhow::Result<()> {
         eventually(RECONNECT, "the next one serves", || Ok(path.bench.chat(true, "")?.is_done()))?;
         path.serves_again()?;
     }
-    eventually(SOON, "no task is left", || Ok(tasks()? <= before))
+    eventually(SOON, "no task is left", || Ok(path.bench.edge_tasks()? <= before))
 }
 
-// req: SUP-2, SUP-5
+// req: SUP-2
 #[test]
 fn a_handshake_cut_at_any_byte_leaves_nothing_behind() -> anyhow::Result<()> {
     side_by_side(&BOTH, |way| handshakes_cut(*way))
 }
 
-// req: IDN-2
 #[test]
 fn a_handshake_of_a_byte_in_100_ms_is_given_up_with_its_reason() -> anyhow::Result<()> {
     side_by_side(&BOTH, |way| {

@@ -18,7 +18,7 @@ use std::{
 
 use iop_tests::{
     EdgeYaml, ProviderYaml, Site,
-    bench::{Bench, NODE, SOON, eventually, provider_at, site, start_node_with, yaml},
+    bench::{Bench, NODE, SOON, eventually, hooked_site, provider_at, start_node_with, yaml},
     fault_proxy::{FaultProxy, Segments},
     http::{Answer, Raw},
 };
@@ -44,7 +44,7 @@ struct Path {
 
 /// With the short heartbeat.
 fn beating() -> anyhow::Result<Site> {
-    let mut site = site()?;
+    let mut site = hooked_site()?;
     site.set_env("IOP_TEST_HEARTBEAT_INTERVAL_MS", &INTERVAL.as_millis().to_string());
     site.set_env("IOP_TEST_HEARTBEAT_DEADLINE_MS", &DEADLINE.as_millis().to_string());
     Ok(site)
@@ -146,42 +146,15 @@ fn rest(stream: &mut Raw) -> anyhow::Result<Answer> {
     stream.body_of(head)
 }
 
-/// Checks that a stream came whole, to its `[DONE]`, with exactly the text that the provider sealed (docs/performance.md).
-#[track_caller]
-fn assert_exact(answer: &Answer) {
-    assert!(answer.whole && answer.is_done(), "{} {}", answer.head, tail(answer));
-    let (mut fnv, mut events, mut bytes, mut seal) = (0xcbf2_9ce4_8422_2325_u64, 0, 0, String::new());
-    for event in answer.events().iter().filter(|event| *event != "[DONE]") {
-        let event: serde_json::Value = serde_json::from_str(event).unwrap_or_default();
-        if let Some(content) = event["choices"][0]["delta"]["content"].as_str().filter(|c| !c.is_empty()) {
-            fnv =
-                content.bytes().fold(fnv, |fnv, b| (fnv ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-            events += 1;
-            bytes += content.len();
-        }
-        if let Some(found) = event["system_fingerprint"].as_str().filter(|s| s.starts_with("perf-")) {
-            found.clone_into(&mut seal);
-        }
-    }
-    assert_eq!(seal, format!("perf-{fnv:016x}-{events}-{bytes}"), "{}", tail(answer));
-}
-
-/// What came last, for people.
-fn tail(answer: &Answer) -> String {
-    let text = answer.text();
-    let lines: Vec<_> = text.lines().rev().take(12).collect();
-    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
-}
-
 /// Checks that a stream either came whole or did not look like it: an error event at most, and a broken end.
 #[track_caller]
 fn assert_whole_or_broken(answer: &Answer) -> bool {
     if answer.is_done() {
-        assert_exact(answer);
+        answer.assert_sealed();
         return true;
     }
-    assert!(!answer.whole, "{}", tail(answer));
-    assert!(answer.error_events().len() <= 1, "{}", tail(answer));
+    assert!(!answer.whole, "{}", answer.tail());
+    assert!(answer.error_events().len() <= 1, "{}", answer.tail());
     false
 }
 

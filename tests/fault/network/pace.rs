@@ -12,7 +12,7 @@ use iop_tests::{
     http::Raw,
 };
 
-use super::{DEADLINE, Path, assert_exact, beating, rest, side_by_side};
+use super::{DEADLINE, Path, beating, rest, side_by_side};
 
 // req: HBT-2, WIR-6
 #[test]
@@ -30,7 +30,7 @@ fn heartbeats_pass_on_a_link_full_of_stream_data() -> anyhow::Result<()> {
     let _stalled = path.bench.begin(true, "events=100000 gap=0")?;
     for stream in &mut streams {
         stream.stream.set_read_timeout(Some(Duration::from_secs(120)))?;
-        assert_exact(&stream.answer()?);
+        stream.answer()?.assert_sealed();
     }
     assert!(since.elapsed() > DEADLINE * 3 / 2, "{:?}: it was not slow", since.elapsed());
     path.is_untouched()
@@ -102,7 +102,7 @@ fn a_slow_way_to_the_client_or_from_the_provider_changes_no_byte() -> anyhow::Re
         slow.throttle(&[Way::Down], 20_000);
         let mut client = path.far_client(true, "events=300")?;
         client.wait_for("data:")?;
-        assert_exact(&rest(&mut client)?);
+        rest(&mut client)?.assert_sealed();
         slow.heal()?;
         path.serves_again()
     })

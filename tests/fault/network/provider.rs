@@ -7,7 +7,7 @@ use iop_tests::{
     fault_proxy::{BOTH, Flow, Way},
 };
 
-use super::{DEADLINE, Path, assert_exact, rest};
+use super::{DEADLINE, Path, rest};
 
 // req: API-1, TUN-4
 #[test]
@@ -39,9 +39,9 @@ fn a_provider_that_is_silent_beyond_the_deadline_is_waited_for() -> anyhow::Resu
     thread::sleep(DEADLINE + Duration::from_secs(2));
     path.upstream.heal()?;
     for stream in &mut streams {
-        assert_exact(&rest(stream)?);
+        rest(stream)?.assert_sealed();
     }
-    assert_exact(&silent.answer()?);
+    silent.answer()?.assert_sealed();
     path.is_untouched()?;
     path.serves_again()
 }

@@ -4,7 +4,7 @@ use std::{thread, time::Instant};
 
 use iop_tests::bench::{Bench, RECONNECT, assert_broken_stream, eventually};
 
-use super::{DEADLINE, INTERVAL, Path, SLACK, assert_exact, assert_took, rest, side_by_side};
+use super::{DEADLINE, INTERVAL, Path, SLACK, assert_took, rest, side_by_side};
 
 /// Which one.
 #[derive(Clone, Copy)]
@@ -29,9 +29,9 @@ fn stopped_for_less(who: Who) -> anyhow::Result<()> {
         thread::sleep(DEADLINE / 2);
         signal(&path.bench, who, libc::SIGCONT);
         for stream in &mut streams {
-            assert_exact(&rest(stream)?);
+            rest(stream)?.assert_sealed();
         }
-        assert_exact(&silent.answer()?);
+        silent.answer()?.assert_sealed();
         path.is_untouched()?;
     }
     path.serves_again()

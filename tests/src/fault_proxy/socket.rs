@@ -56,8 +56,7 @@ pub(super) fn connect(target: SocketAddrV4) -> io::Result<TcpStream> {
 
 /// The close sends RST.
 pub(super) fn reset_on_close(socket: &impl AsRawFd) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let _dead_already = set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    let _dead_already = crate::sockets::reset_on_close(socket);
 }
 
 /// The kernel drops every packet that comes for this socket before it looks at it: no acknowledgement, no answer.

@@ -1,14 +1,42 @@
 //! `cargo xtask ci`: exactly what CI runs, in the order of what fails fastest.
 
+use std::process::{Command, Stdio};
+
+use anyhow::bail;
+
 use crate::{bench, cmd, test};
+
+/// What it takes beside Rust: what it is for, a command that only succeeds where it is there, Debian's packages.
+const TOOLS: [(&str, &[&str], &str); 4] = [
+    ("a C compiler", &["cc", "--version"], "gcc libc6-dev"),
+    ("Python 3 with venv", &["python3", "-c", "import venv, ensurepip"], "python3 python3-venv"),
+    ("nginx (is /usr/sbin on the PATH?)", &["nginx", "-v"], "nginx-light"),
+    ("valgrind", &["valgrind", "--version"], "valgrind"),
+];
 
 /// Runs it.
 ///
 /// # Errors
-/// A step fails.
+/// A step fails, or a tool is missing, which is said before the first step.
 pub fn run() -> anyhow::Result<()> {
+    tools()?;
     cmd::run("cargo", &["fmt", "--all", "--check"])?;
     cmd::run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    // The hooks of the fault suite are code, too.
+    cmd::run(
+        "cargo",
+        &[
+            "clippy",
+            "-p=iop-dataplane",
+            "-p=iop-edge",
+            "-p=iop-node",
+            "--all-targets",
+            "--features=iop-edge/test-hooks,iop-node/test-hooks",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
     cmd::run_with(
         "cargo",
         &["doc", "--workspace", "--no-deps", "--document-private-items"],
@@ -18,4 +46,28 @@ pub fn run() -> anyhow::Result<()> {
     cmd::run("cargo", &["xtask", "dev", "--once"])?;
     test::run(&test::Options::default())?;
     bench::ci()
+}
+
+/// Looks for every tool first: a run that takes an hour is not to end at its last step for want of one.
+fn tools() -> anyhow::Result<()> {
+    let missing: Vec<_> = TOOLS.iter().filter(|(_, command, _)| !succeeds(command)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = |part: fn(&(&'static str, &[&str], &'static str)) -> &'static str, between: &str| {
+        missing.iter().map(|tool| part(tool)).collect::<Vec<_>>().join(between)
+    };
+    bail!(
+        "missing: {}\nOn Debian or Ubuntu:\n  apt-get install {}\n\
+         `.ci/run` installs them by itself; `cargo xtask test` alone needs neither nginx nor valgrind",
+        list(|tool| tool.0, ", "),
+        list(|tool| tool.2, " "),
+    )
+}
+
+fn succeeds(command: &[&str]) -> bool {
+    let Some((program, args)) = command.split_first() else { return false };
+    let mut run = Command::new(program);
+    run.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    run.status().is_ok_and(|status| status.success())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test, as the README's test command.
+//! `cargo xtask test`: every test, as the README's test command, or one suite of them.
 
 use anyhow::Context;
 
@@ -7,53 +7,102 @@ use crate::{cmd, python};
 /// Options of `test`.
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {
-    /// Leave out what needs Python packages.
+    /// This suite alone
+    #[arg(long, value_enum)]
+    suite: Option<Suite>,
+    /// The suite's tests with this in their names
+    #[arg(requires = "suite")]
+    filter: Option<String>,
+    /// Leave out what needs Python packages
     #[arg(long)]
     no_python: bool,
+    /// Further options for the suite's test program, behind `--`, such as `--ignored`
+    #[arg(last = true, requires = "suite")]
+    more: Vec<String>,
 }
 
-/// The whole-process suite runs under each of these: shards of the Edge, driver of Edge and Node.
-const MATRIX: [(&str, &str); 4] = [("1", "io_uring"), ("2", "io_uring"), ("1", "epoll"), ("2", "epoll")];
+/// Tests that need the same programs and settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// Of the crates, of the harness, and the rules of the architecture
+    Unit,
+    /// Whole processes and SDKs, under each of four settings
+    E2e,
+    /// Whole processes with hooks for faults, under each of two settings
+    Fault,
+    /// Memory and pace of whole processes, one test at a time
+    Load,
+}
+
+/// A setting: shards of the Edge, driver of Edge and Node.
+type Row = (&'static str, &'static str);
+
+const E2E_ROWS: [Row; 4] = [("1", "io_uring"), ("2", "io_uring"), ("1", "epoll"), ("2", "epoll")];
+const FAULT_ROWS: [Row; 2] = [("1", "io_uring"), ("2", "epoll")];
+/// Tests of the fault suite at a time: they wait more than they compute, and the pace of some is judged.
+const FAULT_THREADS: &str = "--test-threads=4";
 
 /// Runs them.
 ///
 /// # Errors
 /// One fails.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    cmd::run("cargo", &["test", "--workspace", "--exclude", "iop-tests"])?;
-    cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf", "-p", "xtask"])?;
-    let python = if options.no_python { None } else { Some(python::environment()?) };
-    let ci = std::env::var_os("CI").is_some();
-    let ring = ci || iop_tests::kernel::has_io_uring();
-    if !ring {
-        println!("io_uring is not allowed here: its rows of the whole-process suite are left out");
+    let asked = |suite| options.suite.is_none_or(|one| one == suite);
+    // Where CI runs, io_uring has to be allowed: a row that is missing there would be missed by nobody.
+    let ring = std::env::var_os("CI").is_some() || iop_tests::kernel::has_io_uring();
+    if !ring && options.suite != Some(Suite::Unit) {
+        println!("io_uring is not allowed here: its rows of the whole-process suites are left out");
     }
-    let rows = MATRIX.iter().filter(|(_, driver)| ring || *driver != "io_uring");
-    for (index, (shards, driver)) in rows.enumerate() {
-        let mut env = vec![("IOP_TEST_SHARDS", *shards), ("IOP_TEST_DRIVER", *driver)];
-        // The clients do not see shards or drivers: once is enough, on the first row.
-        let first = index == 0;
-        let python = python.as_ref().map(|p| p.to_str().context("a path that is not UTF-8")).transpose()?;
+    if asked(Suite::Unit) {
+        unit(options)?;
+    }
+    if asked(Suite::E2e) {
+        e2e(options, ring)?;
+    }
+    if asked(Suite::Fault) || asked(Suite::Load) {
+        let bin = programs_under_fault()?;
+        if asked(Suite::Fault) {
+            fault(options, ring, &bin)?;
+        }
+        if asked(Suite::Load) {
+            load(options, ring, &bin)?;
+        }
+    }
+    Ok(())
+}
+
+fn unit(options: &Options) -> anyhow::Result<()> {
+    test(&["--workspace", "--exclude", "iop-tests"], options, &[], &[])?;
+    // One of the rules is that the programs take the example configurations.
+    programs()?;
+    test(&["-p", "iop-tests", "--lib", "--test", "architecture"], options, &[], &[])
+}
+
+fn e2e(options: &Options, ring: bool) -> anyhow::Result<()> {
+    programs()?;
+    let python = if options.no_python { None } else { Some(python::environment()?) };
+    let python = python.as_ref().map(|path| path.to_str().context("a path that is not UTF-8")).transpose()?;
+    for (index, (shards, driver)) in rows(&E2E_ROWS, ring).enumerate() {
+        let mut env = vec![("IOP_TEST_SHARDS", shards), ("IOP_TEST_DRIVER", driver)];
         if let Some(python) = python {
             env.push(("IOP_TEST_PYTHON", python));
         }
-        if !first {
+        // The clients do not see shards or drivers: once is enough, on the first row.
+        if index > 0 {
             env.push(("IOP_TEST_MATRIX_ONLY", "1"));
         }
-        cmd::run_with(
-            "cargo",
-            &["test", "-p", "iop-tests", "--lib", "--test", "architecture", "--test", "e2e"],
-            &env,
-        )?;
+        test(&["-p", "iop-tests", "--test", "e2e"], options, &[], &env)?;
     }
-    under_fault(ring)
+    Ok(())
 }
 
-/// Rows of the fault suite: shards of the Edge, driver.
-const FAULT_ROWS: [(&str, &str); 2] = [("1", "io_uring"), ("2", "epoll")];
+/// Builds the programs beside the tests, where these look for them.
+fn programs() -> anyhow::Result<()> {
+    cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf", "-p", "xtask"])
+}
 
-/// The suites that need programs with hooks and near a release's speed.
-fn under_fault(ring: bool) -> anyhow::Result<()> {
+/// Builds the programs of the suites that need hooks and nearly a release's speed, and says where they are.
+fn programs_under_fault() -> anyhow::Result<String> {
     cmd::run(
         "cargo",
         &[
@@ -66,12 +115,90 @@ fn under_fault(ring: bool) -> anyhow::Result<()> {
         ],
     )?;
     let bin = cmd::target_dir().join("fault");
-    let bin = bin.to_str().context("a path that is not UTF-8")?;
-    for (shards, driver) in FAULT_ROWS.iter().filter(|(_, driver)| ring || *driver != "io_uring") {
-        let env = [("IOP_TEST_SHARDS", *shards), ("IOP_TEST_DRIVER", *driver), ("IOP_TEST_BIN", bin)];
-        cmd::run_with("cargo", &["test", "-p", "iop-tests", "--test", "fault"], &env)?;
+    Ok(bin.to_str().context("a path that is not UTF-8")?.to_owned())
+}
+
+fn fault(options: &Options, ring: bool, bin: &str) -> anyhow::Result<()> {
+    for (shards, driver) in rows(&FAULT_ROWS, ring) {
+        let env = [("IOP_TEST_SHARDS", shards), ("IOP_TEST_DRIVER", driver), ("IOP_TEST_BIN", bin)];
+        test(&["-p", "iop-tests", "--test", "fault"], options, &[FAULT_THREADS], &env)?;
     }
+    Ok(())
+}
+
+fn load(options: &Options, ring: bool, bin: &str) -> anyhow::Result<()> {
+    let env = [("IOP_TEST_DRIVER", if ring { "io_uring" } else { "epoll" }), ("IOP_TEST_BIN", bin)];
     // One at a time: they measure memory and pace.
-    let env = [("IOP_TEST_BIN", bin)];
-    cmd::run_with("cargo", &["test", "-p", "iop-tests", "--test", "load", "--", "--test-threads=1"], &env)
+    test(&["-p", "iop-tests", "--test", "load"], options, &["--test-threads=1"], &env)
+}
+
+/// The settings that are possible here.
+fn rows(all: &[Row], ring: bool) -> impl Iterator<Item = Row> {
+    all.iter().copied().filter(move |(_, driver)| ring || *driver != "io_uring")
+}
+
+/// `cargo test` of `what`, with the filter and the options of the command line, which win over `usual` ones.
+fn test(what: &[&str], options: &Options, usual: &[&str], env: &[(&str, &str)]) -> anyhow::Result<()> {
+    cmd::run_with("cargo", &arguments(what, options, usual), env)
+}
+
+fn arguments<'a>(what: &[&'a str], options: &'a Options, usual: &[&'a str]) -> Vec<&'a str> {
+    let name = |option: &'a str| option.split('=').next().unwrap_or(option);
+    let is_given = |usual: &'a str| options.more.iter().any(|given| name(given) == name(usual));
+    let mut args = vec!["test"];
+    args.extend(what);
+    args.extend(options.filter.as_deref());
+    let behind: Vec<&str> = usual
+        .iter()
+        .copied()
+        .filter(|option| !is_given(option))
+        .chain(options.more.iter().map(String::as_str))
+        .collect();
+    if !behind.is_empty() {
+        args.push("--");
+        args.extend(behind);
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(line: &str) -> Option<Options> {
+        let words = std::iter::once("test").chain(line.split_ascii_whitespace());
+        Line::try_parse_from(words).ok().map(|line| line.options)
+    }
+
+    fn shown(line: &str) -> String {
+        arguments(&["-p", "x"], &parse(line).unwrap(), &[FAULT_THREADS]).join(" ")
+    }
+
+    #[test]
+    fn filter_and_further_options_reach_the_test_program_and_win_over_the_usual_ones() {
+        assert_eq!(shown(""), "test -p x -- --test-threads=4");
+        assert_eq!(shown("--suite fault cuts::"), "test -p x cuts:: -- --test-threads=4");
+        assert_eq!(shown("--suite fault a -- --ignored"), "test -p x a -- --test-threads=4 --ignored");
+        assert_eq!(shown("--suite load -- --test-threads 1"), "test -p x -- --test-threads 1");
+    }
+
+    #[test]
+    fn a_filter_is_for_one_suite() {
+        assert!(parse("cuts::").is_none() && parse("-- --ignored").is_none());
+        assert!(parse("--suite none").is_none() && parse("--suite unit").is_some());
+    }
+
+    #[test]
+    fn without_io_uring_only_the_rows_of_epoll_are_left() {
+        assert!(rows(&E2E_ROWS, false).eq([("1", "epoll"), ("2", "epoll")]));
+        assert!(rows(&FAULT_ROWS, true).eq(FAULT_ROWS));
+    }
 }

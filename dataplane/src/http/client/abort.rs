@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 pub const CLOSE_GRACE: Duration = Duration::from_secs(5);
 /// What arrives this soon after the provider was told may have been on its way.
 pub const IN_FLIGHT_TIME: Duration = Duration::from_millis(500);
-/// More than this was not on its way, but is being sent by somebody who does not look.
-pub const IN_FLIGHT_BYTES: usize = 64 * 1024;
+/// More than this, beyond what had arrived when the provider was told, was not on its way but is being sent by somebody who does
+/// not look: about what a kernel holds for a sender.
+pub const IN_FLIGHT_BYTES: usize = 1024 * 1024;
 
 /// How an abort ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,12 +61,14 @@ pub(super) enum Heard {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abort {
     told: Instant,
-    bytes: usize,
+    /// Bytes that may still come without a meaning.
+    in_flight: usize,
 }
 
 impl Abort {
-    pub(super) const fn new(told: Instant) -> Self {
-        Self { told, bytes: 0 }
+    /// `unread`: bytes that had arrived by then.
+    pub(super) const fn new(told: Instant, unread: usize) -> Self {
+        Self { told, in_flight: IN_FLIGHT_BYTES.saturating_add(unread) }
     }
 
     /// Takes what was heard; `Some` when that is the end.
@@ -73,9 +76,10 @@ impl Abort {
         match heard {
             Heard::End => Some(Return::Confirmed),
             Heard::Bytes(bytes) => {
-                self.bytes = self.bytes.saturating_add(bytes);
                 let is_late = now.saturating_duration_since(self.told) >= IN_FLIGHT_TIME;
-                (is_late || self.bytes > IN_FLIGHT_BYTES).then_some(Return::StillSending)
+                let is_more = bytes > self.in_flight;
+                self.in_flight = self.in_flight.saturating_sub(bytes);
+                (is_late || is_more).then_some(Return::StillSending)
             }
         }
     }
@@ -97,25 +101,25 @@ mod tests {
     fn the_end_of_the_connection_is_the_providers_return_whenever_it_comes() {
         let told = clock::now();
         for after in [Duration::ZERO, IN_FLIGHT_TIME, CLOSE_GRACE - TICK] {
-            assert_eq!(Abort::new(told).handle(told + after, Heard::End), Some(Return::Confirmed));
+            assert_eq!(Abort::new(told, 0).handle(told + after, Heard::End), Some(Return::Confirmed));
         }
-        let mut abort = Abort::new(told);
-        assert_eq!(abort.handle(told + TICK, Heard::Bytes(10)), None);
+        let mut abort = Abort::new(told, 0);
+        assert_eq!(abort.handle(told + TICK, Heard::Bytes(1)), None);
         assert_eq!(abort.handle(told + 2 * TICK, Heard::End), Some(Return::Confirmed));
     }
 
     #[test]
     fn what_was_on_its_way_is_let_pass_and_what_is_sent_later_or_without_end_is_not() {
         let told = clock::now();
-        let mut abort = Abort::new(told);
-        assert_eq!(abort.handle(told, Heard::Bytes(IN_FLIGHT_BYTES)), None);
-        assert_eq!(abort.handle(told + TICK, Heard::Bytes(1)), Some(Return::StillSending));
-        let mut slow = Abort::new(told);
+        let mut slow = Abort::new(told, 0);
         assert_eq!(slow.handle(told + IN_FLIGHT_TIME - TICK, Heard::Bytes(1)), None);
         assert_eq!(slow.handle(told + IN_FLIGHT_TIME, Heard::Bytes(1)), Some(Return::StillSending));
-        let mut vast = Abort::new(told);
-        assert_eq!(vast.handle(told, Heard::Bytes(1)), None);
-        assert_eq!(vast.handle(told, Heard::Bytes(usize::MAX)), Some(Return::StillSending));
+        let mut fast = Abort::new(told, 5_000_000);
+        assert_eq!(fast.handle(told, Heard::Bytes(5_000_000)), None, "had arrived for a slow client");
+        assert_eq!(fast.handle(told, Heard::Bytes(IN_FLIGHT_BYTES)), None);
+        assert_eq!(fast.handle(told + TICK, Heard::Bytes(1)), Some(Return::StillSending));
+        let mut vast = Abort::new(told, usize::MAX);
+        assert_eq!(vast.handle(told, Heard::Bytes(usize::MAX)), None);
     }
 
     // req: POL-11
@@ -123,7 +127,7 @@ mod tests {
     fn silence_is_waited_for_no_longer_than_the_grace_which_ends_before_the_edges_patience() {
         const EDGE_TAKES_ITS_SLOT_BACK: Duration = Duration::from_secs(10);
         let told = clock::now();
-        let mut abort = Abort::new(told);
+        let mut abort = Abort::new(told, 0);
         assert_eq!(abort.handle(told + TICK, Heard::Bytes(1)), None);
         assert_eq!(abort.deadline(), told + CLOSE_GRACE, "bytes do not extend it");
         assert!(CLOSE_GRACE * 3 / 2 < EDGE_TAKES_ITS_SLOT_BACK);

@@ -50,6 +50,13 @@ impl Wire {
         }
     }
 
+    /// As [`Stream::unread`].
+    pub(super) fn unread(&self) -> usize {
+        match self {
+            Self::Plain(stream) => stream.unread(),
+        }
+    }
+
     /// As [`Stream::reset_on_close`].
     pub(super) fn reset_on_close(&self) {
         match self {

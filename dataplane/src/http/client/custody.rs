@@ -41,7 +41,7 @@ impl Abandoned {
     /// not. May be dropped freely; the connection is closed then.
     pub async fn returned(self, scratch: &RefCell<BytesMut>) -> Return {
         self.wire.shutdown_write();
-        let mut abort = Abort::new(clock::now());
+        let mut abort = Abort::new(clock::now(), self.wire.unread());
         loop {
             let returned = match before(abort.deadline(), self.wire.readable()).await {
                 None => Some(Return::Unconfirmed),

@@ -77,7 +77,8 @@ struct Upload<'a, 'h> {
 impl Upload<'_, '_> {
     /// Writes one section; gives how the upload ended, when that was within it.
     async fn write(&mut self, mut section: &[u8], stall: Duration) -> Result<Option<Sent>, ClientError> {
-        let mut deadline = clock::now() + stall;
+        let patience = if self.early.is_some() { EARLY_GRACE.min(stall) } else { stall };
+        let mut deadline = clock::now() + patience;
         while !section.is_empty() {
             match self.conn.wire.try_write(section) {
                 Ok(Some(n)) => {

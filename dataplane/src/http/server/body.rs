@@ -75,6 +75,12 @@ struct Pace {
 }
 
 impl Pace {
+    /// Waits in time until there is something to receive: until then a body takes no memory.
+    async fn stirs(&self, stream: &Stream) -> Result<(), ReadFault> {
+        let ready = before(self.deadline, stream.readable()).await.ok_or(ReadFault::TimedOut)?;
+        ready.map_err(ReadFault::Broken)
+    }
+
     /// Receives at least one byte in time.
     async fn receive(
         &mut self,
@@ -87,10 +93,7 @@ impl Pace {
         let share = limits.body_min_rate.saturating_mul(window) / 1000;
         let received = loop {
             match stream.try_read(into, most) {
-                Ok(None) => before(self.deadline, stream.readable())
-                    .await
-                    .ok_or(ReadFault::TimedOut)?
-                    .map_err(ReadFault::Broken)?,
+                Ok(None) => self.stirs(stream).await?,
                 Ok(Some(0)) => return Err(ReadFault::Truncated),
                 Ok(Some(n)) => break n as u64,
                 Err(error) => return Err(ReadFault::Broken(error)),
@@ -186,6 +189,9 @@ impl Connection {
     ) -> Result<Body, ReadFault> {
         let mut body = Body::default();
         while body.len() < length {
+            if self.buf.is_empty() {
+                pace.stirs(&self.stream).await?;
+            }
             let mut piece = Piece::next(budget, body.len(), length - body.len())?;
             let early = self.buf.len().min(piece.missing());
             piece.bytes.extend_from_slice(&self.buf.split_to(early));

@@ -16,6 +16,7 @@ impl Connection {
     /// connection ends is reset instead.
     pub async fn close(mut self) {
         if self.flush().await.is_err() || self.writing == Writing::UntilClose {
+            // Also because what the kernel still holds for the client would stay there for as long as it pleases.
             self.stream.reset_on_close();
             return;
         }

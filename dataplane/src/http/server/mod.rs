@@ -82,6 +82,18 @@ pub enum Gone {
     Deaf,
 }
 
+/// The client's end of a connection. It keeps the socket open for as long as it exists.
+#[derive(Debug)]
+pub struct Peer(Stream);
+
+impl Peer {
+    /// Whether the client has closed its side or the connection broke, as far as can be seen past what it has sent in advance.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.0.is_at_end()
+    }
+}
+
 /// One client connection. Dropped in the middle of a response it leaves the client with a broken end.
 #[derive(Debug)]
 pub struct Connection {
@@ -107,6 +119,8 @@ pub struct Connection {
     linger: bool,
     /// Whether any close but a proper one is a reset.
     resets: bool,
+    /// Whether output was lost: nothing that follows would be in its place.
+    broken: bool,
     writing: Writing,
     out: Vec<u8>,
 }
@@ -130,6 +144,7 @@ impl Connection {
             draining: false,
             linger: false,
             resets: false,
+            broken: false,
             writing: Writing::Done,
             out: Vec::new(),
         }
@@ -260,6 +275,11 @@ impl Connection {
     /// freely. It has its own hold on the socket, which stays open until it is dropped too.
     pub fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {
         self.stream.watch()
+    }
+
+    /// A hold on the socket for asking, while a write is going on, whether the client has left.
+    pub fn peer(&self) -> Peer {
+        Peer(self.stream.share())
     }
 
     /// After the watch has fired: whether the client has gone. What it sent in advance is kept for its next request, up

@@ -1,6 +1,6 @@
 //! Writing a response: everything is appended to one buffer, and a flush is one write.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, io};
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Longest capacity of an output buffer that is kept for the next response of the shard, and how many are: a connection
 /// holds one only from what is appended to its flush.
-const SPARE_BYTES: usize = 64 * 1024;
+const SPARE_BYTES: usize = 128 * 1024;
 const SPARES: usize = 16;
 
 thread_local! {
@@ -149,21 +149,20 @@ impl Connection {
     /// Writes all output. Drive it to its end: dropped, the output is lost and the connection of no use.
     ///
     /// # Errors
-    /// The client takes nothing for [`Limits::write_stall`](crate::http::limits::Limits::write_stall): closing the connection
-    /// resets it then. Or the connection broke.
+    /// The client takes nothing for [`Limits::write_stall`](crate::http::limits::Limits::write_stall), or the connection broke,
+    /// now or before. Closing it resets it then.
     pub async fn flush(&mut self) -> Result<(), WriteFault> {
+        if self.broken {
+            return Err(WriteFault::Io(io::ErrorKind::BrokenPipe.into()));
+        }
         if self.out.is_empty() {
             return Ok(());
         }
         let out = std::mem::take(&mut self.out);
+        // Until it is all sent, and for ever where this future is dropped.
+        self.broken = true;
         let result = self.stream.send_all(&out, self.limits.write_stall).await;
-        if let Err(fault) = &result {
-            self.persist = false;
-            if matches!(fault, WriteFault::Stalled) {
-                // What the kernel still holds for it would otherwise stay there for as long as it pleases.
-                self.stream.reset_on_close();
-            }
-        }
+        self.broken = result.is_err();
         keep(out);
         result
     }

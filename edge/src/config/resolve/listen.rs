@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
-use proto::identity::Name;
+use proto::{identity::Name, limits::BODY_BYTES_CONFIGURED_MAX};
 
 use super::context::{Context, quoted};
 use crate::config::{
@@ -21,8 +21,8 @@ const LISTENERS_MAX: usize = 16;
 const CPU_MAX: i64 = 4095;
 /// Longest path of a Unix socket in bytes: `sun_path` less its terminator.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// Longest body that may be allowed.
-const BODY_BYTES_MAX: i64 = 1 << 30;
+/// Longest body that may be allowed: a longer one would find no Node to take it.
+const BODY_BYTES_MAX: i64 = BODY_BYTES_CONFIGURED_MAX as i64;
 /// Memory of all bodies together, unless the file says otherwise: sixteen of the usual limit. A Node puts at most eight
 /// together at a time, so that many run while others are received or wait.
 const BODY_MEMORY_DEFAULT: i64 = 512 * 1024 * 1024;

@@ -240,6 +240,11 @@ fn numbers_have_bounds() {
         ),
         (format!("limits: {{ body_bytes: 0 }}\n{SMALL}"), "1:23: limits.body_bytes: ", "expected 1 to"),
         (
+            format!("limits: {{ body_bytes: 268435457 }}\n{SMALL}"),
+            "1:23: limits.body_bytes: ",
+            "expected 1 to 268435456",
+        ),
+        (
             format!("limits: {{ body_memory_bytes: 67108863 }}\n{SMALL}"),
             "1:30: limits.body_memory_bytes: ",
             "expected at least 67108864, twice limits.body_bytes",
