@@ -22,7 +22,7 @@ use dataplane::{
     mailbox::{self, Sender, ShardInboxSeed},
     net::{self, Listener, Patience},
     panic_point,
-    shard::{DriverWish, Shard, ShardSpec, guarded, spawn_guarded},
+    shard::{DriverWish, Shard, ShardSpec, guarded, spawn_guarded, use_small_pages},
 };
 use futures::future::{Either, select};
 use prometheus::IntGauge;
@@ -113,6 +113,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
         senders.clone(),
         Arc::clone(&metrics),
     );
+    use_small_pages();
     let control = spawn_thread("control", move || run_or_abort(|| control.run()))?;
 
     let bodies = Budget::new(settings.limits.body_memory);
@@ -207,7 +208,7 @@ struct Sockets {
 /// addresses go to the log: with port 0 they are the only way to learn the port.
 fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
     // Links set their own as they begin.
-    let patience = Patience::behind(settings.limits.write_stall);
+    let patience = Patience::with_readers();
     let bind = |address: SocketAddr, key: &str| {
         Listener::bind(address, patience).with_context(|| format!("{key}: cannot listen on {address}"))
     };

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use dataplane::{
     mailbox::{self, Sender, ShardInboxSeed},
     net::{self, Listener, Patience},
-    shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
+    shard::{DriverWish, Shard, ShardSpec, spawn_guarded, use_small_pages},
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -51,6 +51,7 @@ pub fn run(
     token: String,
 ) -> anyhow::Result<Exit> {
     let metrics = Metrics::new().context("metrics")?;
+    use_small_pages();
     match net::raise_descriptors() {
         Ok(limit) => tracing::info!(found = limit.found, raised_to = limit.now, "open files"),
         Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
@@ -154,8 +155,8 @@ fn warn(config: &NodeConfig, identity: &Identity) {
 
 /// Binds before any thread starts, so that an address in use is a start error. The log names the real port.
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener =
-        Listener::bind(address, Patience::default()).with_context(|| format!("metrics.listen {address}"))?;
+    let listener = Listener::bind(address, Patience::with_readers())
+        .with_context(|| format!("metrics.listen {address}"))?;
     tracing::info!(address = %listener.local_addr().context("metrics.listen")?, "metrics listening");
     Ok(listener)
 }

@@ -13,6 +13,7 @@ use std::{future::Future, io, pin::pin, sync::Arc, thread};
 use futures::future::select;
 
 pub use driver::{DriverKind, DriverWish};
+pub use heap::use_small_pages;
 pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
 
 /// What a shard is started with.

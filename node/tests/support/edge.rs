@@ -104,7 +104,7 @@ impl Edge {
     }
 
     pub fn start_at(address: SocketAddr, tls: Arc<ServerConfig>, heartbeat: HeartbeatTimes) -> Self {
-        let listener = Listener::bind(address, Patience::default()).unwrap();
+        let listener = Listener::bind(address, Patience::with_readers()).unwrap();
         let address = listener.local_addr().unwrap();
         let (orders, inbox) = mailbox::for_shard(4096).unwrap();
         let (told, seen) = mpsc::channel();

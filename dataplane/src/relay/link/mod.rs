@@ -53,7 +53,7 @@ pub const LINK_FAREWELL: Duration = Duration::from_secs(1);
 /// The kernel's own bound stands behind the heartbeat's: who is silent ends by that. After a loss the link goes on within 2 s,
 /// so that one shorter than the heartbeat's deadline leaves time for an answer.
 pub const LINK_PATIENCE: Patience =
-    Patience { silence: Duration::from_secs(60), retransmit_max: Some(Duration::from_secs(2)) };
+    Patience { silence: Some(Duration::from_secs(60)), retransmit_max: Some(Duration::from_secs(2)) };
 /// What may wait in the kernel unsent, in bytes: heartbeats of a slow link wait behind it.
 pub const LINK_UNSENT_MAX: u32 = 128 * 1024;
 /// A write buffer that grew over this for a huge control message is not kept.

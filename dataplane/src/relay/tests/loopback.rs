@@ -58,7 +58,7 @@ pub(super) struct Edge {
 
 impl Edge {
     pub(super) fn new() -> Self {
-        let bound = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), Patience::default()).unwrap();
+        let bound = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), Patience::with_readers()).unwrap();
         let listener = Listener::open(bound).unwrap();
         let address = listener.local_addr().unwrap();
         Self { listener, address, deployment: Deployment::new() }

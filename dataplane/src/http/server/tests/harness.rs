@@ -46,7 +46,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(driver: DriverWish, limits: Limits) -> Self {
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Patience::default()).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Patience::with_readers()).unwrap();
         let address = listener.local_addr().unwrap();
         let (see, seen) = mpsc::channel();
         let budget = Budget::new(2 * MAX_BODY as u64);
