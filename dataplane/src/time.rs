@@ -35,6 +35,9 @@ pub async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output
 }
 
 /// Lets every other ready task run once. (`sleep(0)` costs a millisecond.)
+///
+/// The runtime puts a task that wakes itself while it runs at the *front* of its queue: it would run on, with nobody else between. So
+/// another task wakes it, from the back.
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
@@ -42,8 +45,38 @@ pub async fn yield_now() {
             return std::task::Poll::Ready(());
         }
         yielded = true;
-        cx.waker().wake_by_ref();
+        let waker = cx.waker().clone();
+        #[expect(clippy::disallowed_methods, reason = "holds nothing and cannot panic")]
+        drop(monoio::spawn(async move { waker.wake() }));
         std::task::Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, rc::Rc, time::Duration};
+
+    use super::*;
+    use crate::shard::spawn_guarded;
+
+    #[test]
+    fn tasks_that_yield_take_turns() {
+        let mut runtime =
+            monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().enable_timer().build().unwrap();
+        let turns = Rc::new(RefCell::new(String::new()));
+        runtime.block_on(async {
+            for name in ['a', 'b', 'c'] {
+                let turns = Rc::clone(&turns);
+                spawn_guarded(async move {
+                    for _ in 0..50 {
+                        turns.borrow_mut().push(name);
+                        yield_now().await;
+                    }
+                });
+            }
+            sleep_until(clock::now() + Duration::from_millis(20)).await;
+        });
+        assert_eq!(*turns.borrow(), "abc".repeat(50));
+    }
 }

@@ -352,7 +352,9 @@ impl Part {
                 for item in batch.drain(..) {
                     mail.take(item);
                 }
-                dataplane::time::yield_now().await;
+                if inbox.has_more() {
+                    dataplane::time::yield_now().await;
+                }
             }
         });
         let stopping = std::pin::pin!(state.stopping.closed());

@@ -141,6 +141,12 @@ impl<T> ShardInbox<T> {
         }
     }
 
+    /// Whether more waits already.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.shared.queue.is_empty()
+    }
+
     fn drain(&self, batch: &mut Vec<T>, max: usize) {
         while batch.len() < max {
             let Some(item) = self.shared.queue.pop() else { return };
