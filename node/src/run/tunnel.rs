@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Whatever stops a run drops its exchange at the point where it is; a provider that may be at work by then is told, and keeps
-//! the run's place until it has returned (see [`abort`](super::abort)).
+//! the run's place until it has returned (see [`abort`]).
 
 use std::{
     cell::Cell,
