@@ -436,41 +436,52 @@ fn fault_of_body(fault: &ReadFault, limit: u64) -> Option<Fault> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        future::Future,
-        pin::pin,
-        task::{Context, Poll},
-    };
+    use std::{cell::Cell, sync::mpsc};
 
-    use futures::task::noop_waker;
+    use dataplane::{
+        local::Latch,
+        shard::{DriverWish, Shard, ShardSpec},
+    };
 
     use super::*;
 
-    /// How often the shard gets its turn while a body is scanned.
-    fn turns(body: &Body) -> usize {
-        let waker = noop_waker();
-        let mut context = Context::from_waker(&waker);
-        let mut scan = pin!(scan_in_steps(body));
-        let mut turns = 0;
-        loop {
-            match scan.as_mut().poll(&mut context) {
-                Poll::Pending => turns += 1,
-                Poll::Ready(scanned) => {
-                    assert_eq!(scanned.map(|scan| scan.model), Ok("m".to_owned()));
-                    return turns;
-                }
+    /// A body of about `len` bytes, in pieces.
+    fn body(len: usize) -> Body {
+        let text = format!("{{\"model\":\"m\",\"x\":[{}1]}}", "1,".repeat(len / 2));
+        text.into_bytes().chunks(256 * 1024).map(Bytes::copy_from_slice).collect()
+    }
+
+    /// How often another task of the shard gets its turn while a body is scanned.
+    async fn turns_beside(body: Body) -> usize {
+        let (over, turns) = (Rc::new(Latch::new()), Rc::new(Cell::new(0)));
+        let (scanned, counted) = (Rc::clone(&over), Rc::clone(&turns));
+        spawn_guarded(async move {
+            let scan = scan_in_steps(&body).await;
+            assert_eq!(scan.map(|scan| scan.model), Ok("m".to_owned()));
+            scanned.close();
+        });
+        let until = Rc::clone(&over);
+        spawn_guarded(async move {
+            while !until.is_closed() {
+                counted.set(counted.get() + 1);
+                yield_now().await;
             }
-        }
+        });
+        over.closed().await;
+        turns.get()
     }
 
     #[test]
     fn a_large_body_is_scanned_in_steps_between_which_others_run() {
-        let body = |len: usize| {
-            let text = format!("{{\"model\":\"m\",\"x\":[{}1]}}", "1,".repeat(len / 2));
-            text.into_bytes().chunks(256 * 1024).map(Bytes::copy_from_slice).collect::<Body>()
-        };
-        assert_eq!(turns(&body(1000)), 0);
-        let large = body(4 << 20);
-        assert!(turns(&large) >= large.len() / SCAN_BYTES);
+        let (tell, told) = mpsc::channel();
+        let spec = ShardSpec { name: "test".to_owned(), cpu: None, driver: DriverWish::Epoll };
+        let shard = Shard::start(spec, move || async move {
+            let (small, large) = (turns_beside(body(1000)).await, turns_beside(body(4 << 20)).await);
+            let _told = tell.send((small, large));
+        });
+        assert!(shard.unwrap().join());
+        let (small, large) = told.recv().unwrap();
+        assert!(small <= 1, "{small} turns");
+        assert!(large >= (4 << 20) / SCAN_BYTES, "{large} turns");
     }
 }
