@@ -4,7 +4,7 @@ use std::{future::Future, pin::pin, time::Instant};
 
 use futures::future::{Either, select};
 
-use crate::clock;
+use crate::{clock, shard::wake_behind_others};
 
 /// Sleeps until `deadline`; at once when it has passed.
 pub async fn sleep_until(deadline: Instant) {
@@ -45,9 +45,7 @@ pub async fn yield_now() {
             return std::task::Poll::Ready(());
         }
         yielded = true;
-        let waker = cx.waker().clone();
-        #[expect(clippy::disallowed_methods, reason = "holds nothing and cannot panic")]
-        drop(monoio::spawn(async move { waker.wake() }));
+        wake_behind_others(cx.waker().clone());
         std::task::Poll::Pending
     })
     .await;

@@ -14,6 +14,7 @@ use futures::future::select;
 
 pub use driver::{DriverKind, DriverWish};
 pub use heap::use_small_pages;
+pub(crate) use spawn::wake_behind_others;
 pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
 
 /// What a shard is started with.

@@ -9,6 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::Waker,
 };
 
 use futures::FutureExt;
@@ -78,6 +79,12 @@ pub fn guarded<F: Future>(future: F) -> impl Future<Output = Option<F::Output>> 
 /// As [`guarded`], for a call.
 pub fn guarded_call<T>(call: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|payload| note_panic(payload.as_ref())).ok()
+}
+
+/// Wakes a task of this shard when every other one that is ready has had its turn.
+pub(crate) fn wake_behind_others(waker: Waker) {
+    #[expect(clippy::disallowed_methods, reason = "holds nothing that a panic could leak, and cannot panic")]
+    drop(monoio::spawn(async move { waker.wake() }));
 }
 
 /// The counters of the calling shard.
