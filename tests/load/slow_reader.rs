@@ -218,8 +218,9 @@ fn fifty_streams_keep_their_pace_beside_clients_that_stop_reading() -> anyhow::R
 #[test]
 fn a_thousand_clients_that_read_nothing_take_their_windows_and_give_them_back() -> anyhow::Result<()> {
     const READERS: u32 = 1000;
-    // A window at the Edge with its output and the rounding of both; a piece and the rest of a read at the Node.
-    const EACH_KIB: [u64; 2] = [448, 192];
+    // A window at the Edge with its output and the rounding of both. At the Node a read, and what of the window still waits there
+    // for the link, which a thousand streams share: how much that is depends on who is faster.
+    const EACH_KIB: [u64; 2] = [448, 384];
     // More than fits on the way to one client, and little enough for the kernel's memory for all sockets together.
     const SCRIPT: &str = "events=200 bytes=4000";
     let bench = bench(READERS, Duration::from_secs(12))?;
