@@ -4,7 +4,10 @@
 use std::{
     io::{self, Write},
     os::unix::net::UnixStream,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::SeqCst, fence},
+    },
     thread::Thread,
 };
 
@@ -45,6 +48,49 @@ impl Bell {
                 }
             }
         }
+    }
+}
+
+/// A bell and whether anyone sleeps beside it.
+///
+/// No wake is lost: the receiver says that it falls asleep and then looks at its queue once more, the sender pushes and then
+/// asks whether it sleeps.
+pub(super) struct Doorbell {
+    sleeping: AtomicBool,
+    bell: Bell,
+}
+
+impl Doorbell {
+    pub(super) fn new(bell: Bell) -> Self {
+        Self { sleeping: AtomicBool::new(false), bell }
+    }
+
+    /// As [`Bell::adopt`].
+    pub(super) fn adopt(&self, thread: Thread) {
+        self.bell.adopt(thread);
+    }
+
+    /// Whether the receiver has to be woken for what was pushed before.
+    pub(super) fn is_asleep(&self) -> bool {
+        fence(SeqCst);
+        self.sleeping.load(SeqCst)
+    }
+
+    /// Wakes the receiver, if it still sleeps and nobody else has woken it.
+    pub(super) fn ring(&self) {
+        if self.sleeping.swap(false, SeqCst) {
+            self.bell.ring();
+        }
+    }
+
+    /// The receiver sleeps unless its queue holds something after this.
+    pub(super) fn fall_asleep(&self) {
+        self.sleeping.store(true, SeqCst);
+    }
+
+    /// The receiver looks at its queue again before it sleeps.
+    pub(super) fn wake_up(&self) {
+        self.sleeping.store(false, SeqCst);
     }
 }
 

@@ -1,17 +1,16 @@
 //! Bounded lock-free queues between threads: many senders, one receiver, one wake for a batch.
 //!
-//! A sender pushes any number of items and then rings once. Order: items of one sender arrive in the order of its
+//! A sender pushes any number of items and then rings once. On a shard the bells of one turn ring together at its end (see
+//! [`turn`]): a receiver that sleeps is woken once for all that the shard's tasks had for it. Order: items of one sender arrive in the order of its
 //! pushes, and a push that happens after another thread's push was observed arrives after it (one FIFO for all), which
 //! the Edge relies on: what control tells a link's shard comes before what a client's shard does because of it.
 
 mod bell;
+pub(crate) mod turn;
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst, fence},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,12 +18,11 @@ use std::{
 use crossbeam::queue::ArrayQueue;
 
 use crate::clock;
-use bell::{Bell, Ear};
+use bell::{Bell, Doorbell, Ear};
 
 struct Shared<T> {
     queue: ArrayQueue<T>,
-    sleeping: AtomicBool,
-    bell: Bell,
+    door: Arc<Doorbell>,
 }
 
 /// The sending side; cloned freely.
@@ -51,11 +49,11 @@ impl<T> Sender<T> {
         self.0.queue.push(item)
     }
 
-    /// Wakes the receiver if it sleeps; costs a fence otherwise.
+    /// Wakes the receiver if it sleeps; costs a fence otherwise. On a shard the wake comes when every task that is ready has
+    /// had its turn, and is one with those of other pushes.
     pub fn ring(&self) {
-        fence(SeqCst);
-        if self.0.sleeping.load(SeqCst) && self.0.sleeping.swap(false, SeqCst) {
-            self.0.bell.ring();
+        if self.0.door.is_asleep() {
+            turn::ring_at_end(&self.0.door);
         }
     }
 
@@ -98,8 +96,7 @@ impl<T> std::fmt::Debug for ShardInboxSeed<T> {
 /// No file descriptors left for the bell.
 pub fn for_shard<T>(capacity: usize) -> io::Result<(Sender<T>, ShardInboxSeed<T>)> {
     let (bell, ear) = Bell::socket()?;
-    let shared =
-        Arc::new(Shared { queue: ArrayQueue::new(capacity), sleeping: AtomicBool::new(false), bell });
+    let shared = Arc::new(Shared { queue: ArrayQueue::new(capacity), door: Arc::new(Doorbell::new(bell)) });
     Ok((Sender(Arc::clone(&shared)), ShardInboxSeed { shared, ear }))
 }
 
@@ -133,11 +130,11 @@ impl<T> ShardInbox<T> {
             if !batch.is_empty() {
                 return;
             }
-            self.shared.sleeping.store(true, SeqCst);
+            self.shared.door.fall_asleep();
             if self.shared.queue.is_empty() {
                 self.ear.listen().await;
             }
-            self.shared.sleeping.store(false, SeqCst);
+            self.shared.door.wake_up();
         }
     }
 
@@ -168,18 +165,15 @@ impl<T> std::fmt::Debug for ThreadInbox<T> {
 
 /// A mailbox of `capacity` items whose receiver is a plain thread; it must call [`ThreadInbox::adopt`] first.
 pub fn for_thread<T>(capacity: usize) -> (Sender<T>, ThreadInbox<T>) {
-    let shared = Arc::new(Shared {
-        queue: ArrayQueue::new(capacity),
-        sleeping: AtomicBool::new(false),
-        bell: Bell::thread(),
-    });
+    let door = Arc::new(Doorbell::new(Bell::thread()));
+    let shared = Arc::new(Shared { queue: ArrayQueue::new(capacity), door });
     (Sender(Arc::clone(&shared)), ThreadInbox { shared })
 }
 
 impl<T> ThreadInbox<T> {
     /// Makes the calling thread the one that is woken. What was sent before stays.
     pub fn adopt(&self) {
-        self.shared.bell.adopt(thread::current());
+        self.shared.door.adopt(thread::current());
     }
 
     /// The next item, without waiting.
@@ -200,7 +194,7 @@ impl<T> ThreadInbox<T> {
     /// Sleeps until `ready()` says that there is something to do, someone rings, or `deadline` comes. `ready` is asked
     /// after the sleeping flag is up, so that no wake is lost; it may look at further queues that ring the same bell.
     pub fn park(&self, deadline: Option<Instant>, ready: impl Fn() -> bool) {
-        self.shared.sleeping.store(true, SeqCst);
+        self.shared.door.fall_asleep();
         if self.shared.queue.is_empty() && !ready() {
             match deadline.map(|d| d.saturating_duration_since(clock::now())) {
                 None => thread::park(),
@@ -208,7 +202,7 @@ impl<T> ThreadInbox<T> {
                 Some(wait) => thread::park_timeout(wait),
             }
         }
-        self.shared.sleeping.store(false, SeqCst);
+        self.shared.door.wake_up();
     }
 }
 

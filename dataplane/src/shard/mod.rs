@@ -12,6 +12,8 @@ use std::{future::Future, io, pin::pin, sync::Arc, thread};
 
 use futures::future::select;
 
+use crate::mailbox::turn::ring_bells;
+
 pub use driver::{DriverKind, DriverWish};
 pub use heap::use_small_pages;
 pub(crate) use spawn::wake_behind_others;
@@ -58,6 +60,7 @@ impl Shard {
                     spawn::install(stats);
                     let _sent = up.send(Ok(runtime.kind()));
                     runtime.block_on(async {
+                        spawn_guarded(ring_bells());
                         let (main, give_back) = (pin!(main()), pin!(heap::give_back()));
                         select(main, give_back).await;
                     });
