@@ -58,6 +58,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = instructions::Config {
         subject: args.place.subject(&args.subject)?,
         bin,
+        peers: args.place.peers()?,
         env: env.collect::<anyhow::Result<_>>()?,
         events: args.events,
         requests: args.requests,

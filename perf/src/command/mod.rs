@@ -17,6 +17,9 @@ pub(crate) struct Place {
     /// Directory of the programs that a subject's file calls @bin@; default: this program's own
     #[arg(long)]
     bin: Option<PathBuf>,
+    /// Directory of the gateways that a subject's file calls @peers@, as `cargo xtask peers` fills it
+    #[arg(long, default_value = "target/peers")]
+    peers: PathBuf,
 }
 
 impl Place {
@@ -25,6 +28,11 @@ impl Place {
         let is_file = name.contains('/') || Path::new(name).extension().is_some();
         let path = if is_file { PathBuf::from(name) } else { self.subjects.join(format!("{name}.yaml")) };
         Subject::read(&path)
+    }
+
+    /// The directory of `@peers@`, absolute.
+    fn peers(&self) -> anyhow::Result<PathBuf> {
+        std::path::absolute(&self.peers).with_context(|| self.peers.display().to_string())
     }
 
     /// This program and the directory of `@bin@`, both absolute: subjects run in directories of their own.

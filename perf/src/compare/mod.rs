@@ -3,11 +3,14 @@
 //! What counts is the ratio of two subjects within a round: what disturbs a round disturbs both. A round in which other
 //! programs took the machine is repeated, within a bound; the geometric mean of the rounds' ratios is held against gates.
 //!
-//! Reading order: [`Scenario`] says what the loads are, [`Gate`] what is demanded; this file drives; `summary` makes the
-//! rows, `table` prints them, `figures` does the arithmetic.
+//! Reading order: [`Scenario`] says what the loads are, [`Gate`] what is demanded, [`Goals`] is a file of both; this file
+//! drives; `summary` makes the rows, `table` prints them, [`page()`] draws them, `figures` does the arithmetic.
 
+mod chart;
 mod figures;
 mod gate;
+mod goals;
+mod page;
 mod rounds;
 mod scenario;
 mod summary;
@@ -27,33 +30,70 @@ use crate::load::{self, Report};
 use crate::procfs::{self, Process};
 use crate::subject::{Place, Running, Subject, end};
 pub use figures::Spread;
-pub use gate::{Figure, Gate, GateError, Verdict};
+pub use gate::{Bound, Demand, Figure, Gate, GateError, Level, Side, Verdict};
+pub use goals::Goals;
+pub use page::page;
 use rounds::Rounds;
 pub use scenario::{SCENARIOS, Scenario, USUAL, Unit};
-pub use summary::{Row, Table};
+pub use summary::{Replies, Row, Table};
 
 /// Set from outside: stop after the measurement that runs.
 pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// How far the mean sizes of replies may lie apart. The text is proven by its seal; but the provider counts a request's
+/// tokens by its size, and a router that adds fields to requests changes the digits of that count. Unit: bytes.
+const SIZE_TOLERANCE: u64 = 8;
 
 /// What is compared.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The subjects.
     pub subjects: Vec<Subject>,
-    /// The loads.
-    pub scenarios: Vec<Scenario>,
-    /// Undisturbed rounds wanted of each load.
-    pub rounds: u32,
-    /// The most rounds of each load, disturbed ones included.
-    pub rounds_max: u32,
+    /// The loads, and on which subjects each is put. Every load is in one block.
+    pub blocks: Vec<Block>,
     /// The subject that the others are divided by in the table.
     pub reference: String,
-    /// What must hold.
-    pub gates: Vec<Gate>,
+    /// What must hold, and what is wished for.
+    pub demands: Vec<Demand>,
     /// This program, which is also the provider.
     pub program: PathBuf,
     /// The directory of the subjects' `@bin@`.
     pub bin: PathBuf,
+    /// The directory of the subjects' `@peers@`.
+    pub peers: PathBuf,
+}
+
+/// Loads that alternate round by round. Blocks are run one after the other, each with its own subjects running.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// The loads.
+    pub cells: Vec<Cell>,
+    /// Undisturbed rounds wanted of each load.
+    pub rounds: u32,
+    /// The most rounds of each load, disturbed ones included.
+    pub rounds_max: u32,
+}
+
+/// A load and the names of the subjects that it is put on.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The load.
+    pub scenario: Scenario,
+    /// The subjects.
+    pub subjects: Vec<String>,
+}
+
+impl Block {
+    /// The names of its subjects, each once.
+    fn subjects(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.cells.iter().flat_map(|cell| &cell.subjects) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
 }
 
 /// One load on one subject.
@@ -71,94 +111,173 @@ pub struct Measurement {
     pub report: Report,
 }
 
+impl Measurement {
+    /// Whether every reply was whole and proven exact. Else its figures count nowhere.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.report.is_clean() && self.report.sealed == self.report.ok
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Described {
+    /// The subject's name.
+    pub name: String,
+    /// Which version, as it says itself.
+    pub version: Option<String>,
+    /// Its command lines.
+    pub commands: Vec<String>,
+    /// Its file.
+    pub file: String,
+}
+
 /// Everything that a comparison found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// The machine.
     pub machine: String,
-    /// The subjects' command lines.
-    pub commands: BTreeMap<String, Vec<String>>,
+    /// How long it took. Unit: s.
+    pub seconds: f64,
+    /// The subjects.
+    pub subjects: Vec<Described>,
     /// The figures, by scenario and subject.
     pub tables: Vec<Table>,
     /// What became of the gates.
     pub verdicts: Vec<Verdict>,
+    /// The replies of each subject over the whole run.
+    pub replies: BTreeMap<String, Replies>,
     /// Every single measurement.
     pub measurements: Vec<Measurement>,
 }
 
 impl Comparison {
-    /// Whether every gate holds.
+    /// Whether everything required holds, and no subject that is judged lost a reply. Without a gate all are judged.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.pass)
+        let required = self.verdicts.iter().filter(|verdict| verdict.demand.level == Level::Required);
+        let judged = |name: &String| {
+            self.verdicts.is_empty() || self.verdicts.iter().any(|v| v.demand.gate.own.subject == *name)
+        };
+        required.into_iter().all(|verdict| verdict.pass)
+            && self.replies.iter().all(|(name, replies)| replies.lost == 0 || !judged(name))
     }
 }
 
 /// Starts the subjects, measures, ends them.
 ///
 /// # Errors
-/// A subject does not start or dies; a reply fails its checks or its size differs between subjects.
+/// A subject does not start or dies; the size of a reply differs between subjects.
 pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> anyhow::Result<Comparison> {
     check(config)?;
+    let started = Instant::now();
     let mut stage = Stage::open(config)?;
-    for subject in &config.subjects {
-        progress(&format!("starting {}", subject.name));
-        stage.start(subject)?;
-    }
     let mut measurements = Vec::new();
-    let mut rounds = Rounds::new(config.rounds, config.rounds_max);
-    let mut round = 0;
-    loop {
-        let due: Vec<Scenario> = config
-            .scenarios
-            .iter()
-            .copied()
-            .filter(|s| rounds.is_due(s.name, all_pass(config, &measurements, &rounds, s.name)))
-            .collect();
-        if due.is_empty() {
-            break;
+    let mut rounds = Rounds::default();
+    for block in &config.blocks {
+        stage.set(block, &mut progress)?;
+        for cell in &block.cells {
+            rounds.plan(cell.scenario.name, block.rounds, block.rounds_max);
         }
-        round += 1;
-        for scenario in due {
-            let cell = stage.measure(scenario, round)?;
-            let others = cell.iter().map(|m| m.others_cores).fold(0.0, f64::max);
-            let costs: Vec<String> = cell.iter().filter_map(brief).collect();
-            progress(&format!(
-                "round {round} {:<10} {}   others {others:.2} cores",
-                scenario.name,
-                costs.join("   ")
-            ));
-            rounds.ran(scenario.name, round, others);
-            measurements.extend(cell);
-        }
+        run_block(&mut stage, block, &mut rounds, &mut measurements, &mut progress)?;
     }
+    let subjects = config.subjects.iter().map(|subject| describe(subject, &stage.place));
+    let subjects = subjects.collect::<anyhow::Result<_>>()?;
     drop(stage);
     Ok(Comparison {
         machine: machine(),
-        commands: config.subjects.iter().map(|s| (s.name.clone(), s.commands())).collect(),
+        seconds: started.elapsed().as_secs_f64(),
+        subjects,
         tables: summary::tables(config, &measurements, &rounds),
-        verdicts: summary::verdicts(&config.gates, &measurements, &rounds),
+        verdicts: summary::verdicts(&config.demands, &measurements, &rounds),
+        replies: summary::replies(&measurements),
         measurements,
     })
 }
 
-fn check(config: &Config) -> anyhow::Result<()> {
-    ensure!(config.rounds > 0 && config.rounds_max >= config.rounds, "there must be rounds");
-    let known = |name: &str| config.subjects.iter().any(|subject| subject.name == name);
-    for gate in &config.gates {
-        for name in [&gate.subject, &gate.reference] {
-            ensure!(known(name), "a gate speaks of {name}, which is not measured");
+/// The rounds of one block.
+fn run_block(
+    stage: &mut Stage<'_>,
+    block: &Block,
+    rounds: &mut Rounds,
+    measurements: &mut Vec<Measurement>,
+    progress: &mut impl FnMut(&str),
+) -> anyhow::Result<()> {
+    for round in 1.. {
+        let due = |cell: &&Cell| {
+            let name = cell.scenario.name;
+            rounds.is_due(name, all_pass(stage.config, measurements, rounds, name))
+        };
+        let due: Vec<&Cell> = block.cells.iter().filter(due).collect();
+        if due.is_empty() {
+            break;
         }
-        let measured = config.scenarios.iter().any(|scenario| scenario.name == gate.scenario);
-        ensure!(measured, "a gate speaks of {}, which is not measured", gate.scenario);
+        for cell in due {
+            let found = stage.measure(cell, round)?;
+            let others = found.iter().map(|m| m.others_cores).fold(0.0, f64::max);
+            let costs: Vec<String> = found.iter().filter_map(brief).collect();
+            progress(&format!(
+                "round {round} {:<10} {}   others {others:.2} cores",
+                cell.scenario.name,
+                costs.join("   ")
+            ));
+            for inexact in found.iter().filter(|m| !m.is_exact()) {
+                progress(&format!(
+                    "{} under {}: not every reply was whole and exact\n{}",
+                    inexact.subject, inexact.scenario, inexact.report
+                ));
+            }
+            rounds.ran(cell.scenario.name, round, others);
+            measurements.extend(found);
+        }
     }
     Ok(())
 }
 
-/// Whether the gates about a scenario hold by what is known so far.
+fn describe(subject: &Subject, place: &Place) -> anyhow::Result<Described> {
+    Ok(Described {
+        name: subject.name.clone(),
+        version: place.version(subject)?,
+        commands: subject.commands(),
+        file: subject.source.clone(),
+    })
+}
+
+fn check(config: &Config) -> anyhow::Result<()> {
+    let cells = || config.blocks.iter().flat_map(|block| &block.cells);
+    for block in &config.blocks {
+        ensure!(block.rounds > 0 && block.rounds_max >= block.rounds, "there must be rounds");
+    }
+    for (index, cell) in cells().enumerate() {
+        let name = cell.scenario.name;
+        ensure!(cells().take(index).all(|other| other.scenario.name != name), "{name} is there twice");
+        for subject in &cell.subjects {
+            let known = config.subjects.iter().any(|known| known.name == *subject);
+            ensure!(known, "there is no subject {subject}");
+        }
+    }
+    for Demand { gate, .. } in &config.demands {
+        for side in gate.sides() {
+            let measured =
+                |cell: &Cell| cell.scenario.name == side.scenario && cell.subjects.contains(&side.subject);
+            ensure!(
+                cells().any(measured),
+                "`{gate}` speaks of {} under {}, which is not measured",
+                side.subject,
+                side.scenario
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is required of a scenario holds by what is known so far.
 fn all_pass(config: &Config, measurements: &[Measurement], rounds: &Rounds, scenario: &str) -> bool {
-    let gates: Vec<Gate> = config.gates.iter().filter(|gate| gate.scenario == scenario).cloned().collect();
-    summary::verdicts(&gates, measurements, rounds).iter().all(|verdict| verdict.pass)
+    let speaks = |demand: &&Demand| {
+        demand.level == Level::Required && demand.gate.sides().any(|side| side.scenario == scenario)
+    };
+    let demands: Vec<Demand> = config.demands.iter().filter(speaks).cloned().collect();
+    summary::verdicts(&demands, measurements, rounds).iter().all(|verdict| verdict.pass)
 }
 
 /// One measurement in a few words.
@@ -179,12 +298,32 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     fn open(config: &'a Config) -> anyhow::Result<Self> {
         let (provider, address) = start_provider(&config.program)?;
-        let place =
-            Place { bin: config.bin.clone(), provider: address, wrapper: Vec::new(), env: Vec::new() };
+        let place = Place {
+            bin: config.bin.clone(),
+            peers: config.peers.clone(),
+            provider: address,
+            wrapper: Vec::new(),
+            env: Vec::new(),
+        };
         Ok(Self { config, provider, place, running: BTreeMap::new() })
     }
 
-    fn start(&mut self, subject: &Subject) -> anyhow::Result<()> {
+    /// Has the subjects of a block run, and no others.
+    fn set(&mut self, block: &Block, progress: &mut impl FnMut(&str)) -> anyhow::Result<()> {
+        let names = block.subjects();
+        self.running.retain(|name, _| names.contains(&name.as_str()));
+        for name in names {
+            if !self.running.contains_key(name) {
+                progress(&format!("starting {name}"));
+                self.start(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: &str) -> anyhow::Result<()> {
+        let subject = self.config.subjects.iter().find(|subject| subject.name == name);
+        let subject = subject.with_context(|| format!("there is no subject {name}"))?;
         // The one before must be gone first: it may hold what this one needs.
         self.running.remove(&subject.name);
         self.running.insert(subject.name.clone(), Running::start(subject, &self.place)?);
@@ -192,29 +331,32 @@ impl<'a> Stage<'a> {
     }
 
     /// One round of one load: every subject, beginning with another one each time.
-    fn measure(&mut self, scenario: Scenario, round: u32) -> anyhow::Result<Vec<Measurement>> {
-        let subjects = &self.config.subjects;
+    fn measure(&mut self, cell: &Cell, round: u32) -> anyhow::Result<Vec<Measurement>> {
+        let Cell { scenario, subjects } = cell;
         let shift = usize::try_from(round).unwrap_or(0) % subjects.len().max(1);
-        let mut cell = Vec::new();
+        let mut found = Vec::new();
         for subject in subjects.iter().cycle().skip(shift).take(subjects.len()) {
             if scenario.memory_at.is_some() {
                 self.start(subject)?;
             }
-            cell.push(self.measure_one(scenario, round, &subject.name)?);
+            found.push(self.measure_one(*scenario, round, subject)?);
         }
-        let size = |m: &Measurement| m.report.body_bytes.checked_div(m.report.ok);
-        if let Some(first) = cell.first() {
-            for other in &cell {
+        let size = |m: &Measurement| m.report.body_bytes.checked_div(m.report.ok).unwrap_or(0);
+        let mut exact = found.iter().filter(|m| m.is_exact());
+        if let Some(first) = exact.next() {
+            for other in exact {
                 ensure!(
-                    size(first) == size(other),
-                    "{}: replies through {} have another size than through {}",
+                    size(first).abs_diff(size(other)) <= SIZE_TOLERANCE,
+                    "{}: replies through {} have {} bytes, through {} {}",
                     scenario.name,
                     other.subject,
-                    first.subject
+                    size(other),
+                    first.subject,
+                    size(first)
                 );
             }
         }
-        Ok(cell)
+        Ok(found)
     }
 
     fn measure_one(&mut self, scenario: Scenario, round: u32, name: &str) -> anyhow::Result<Measurement> {
@@ -234,9 +376,6 @@ impl<'a> Stage<'a> {
         let report = load::run(&config).context("run the load")?;
         let (busy, own) = (procfs::machine_busy_us() - busy, self.own_us().saturating_sub(own));
         let others_cores = busy.saturating_sub(own) as f64 / 1e6 / started.elapsed().as_secs_f64();
-        if !report.is_clean() || report.sealed != report.ok {
-            bail!("{} under {}: not every reply was whole and exact\n{report}", name, scenario.name);
-        }
         Ok(Measurement { round, scenario: scenario.name, subject: name.to_owned(), others_cores, report })
     }
 

@@ -6,39 +6,50 @@ use std::collections::BTreeMap;
 pub(super) const DISTURBED_CORES: f64 = 0.25;
 
 /// The rounds that were run, by scenario.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Rounds {
+    of: BTreeMap<&'static str, OfScenario>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct OfScenario {
     wanted: usize,
     max: usize,
     /// Round and disturbance.
-    ran: BTreeMap<&'static str, Vec<(u32, f64)>>,
+    ran: Vec<(u32, f64)>,
+}
+
+impl OfScenario {
+    fn quiet(&self) -> usize {
+        self.ran.iter().filter(|(_, others)| *others <= DISTURBED_CORES).count()
+    }
 }
 
 impl Rounds {
-    pub(super) fn new(wanted: u32, max: u32) -> Self {
+    /// Says how many undisturbed rounds of a scenario are wanted, and how many there may be in all.
+    pub(super) fn plan(&mut self, scenario: &'static str, wanted: u32, max: u32) {
         let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-        Self { wanted: size(wanted), max: size(max), ran: BTreeMap::new() }
+        self.of.insert(scenario, OfScenario { wanted: size(wanted), max: size(max), ran: Vec::new() });
     }
 
     /// Notes a round and how many cores others took in it.
     pub(super) fn ran(&mut self, scenario: &'static str, round: u32, others_cores: f64) {
-        self.ran.entry(scenario).or_default().push((round, others_cores));
+        self.of.entry(scenario).or_default().ran.push((round, others_cores));
     }
 
     /// Whether one more round is to be run: too few were undisturbed, or a gate does not hold and the bound still allows
     /// to make sure.
     pub(super) fn is_due(&self, scenario: &str, gates_hold: bool) -> bool {
-        let ran = self.of(scenario);
-        let quiet = ran.iter().filter(|(_, others)| *others <= DISTURBED_CORES).count();
-        ran.len() < self.max && (quiet < self.wanted || !gates_hold)
+        let Some(of) = self.of.get(scenario) else { return false };
+        of.ran.len() < of.max && (of.quiet() < of.wanted || !gates_hold)
     }
 
     /// The rounds that count: all undisturbed ones, or the least disturbed where too few were.
     pub(super) fn counted(&self, scenario: &str) -> Vec<u32> {
-        let mut ran = self.of(scenario).to_vec();
+        let Some(of) = self.of.get(scenario) else { return Vec::new() };
+        let mut ran = of.ran.clone();
         ran.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let quiet = ran.iter().filter(|(_, others)| *others <= DISTURBED_CORES).count();
-        ran.truncate(quiet.max(self.wanted));
+        ran.truncate(of.quiet().max(of.wanted));
         let mut rounds: Vec<u32> = ran.into_iter().map(|(round, _)| round).collect();
         rounds.sort_unstable();
         rounds
@@ -46,11 +57,7 @@ impl Rounds {
 
     /// How many were run.
     pub(super) fn count(&self, scenario: &str) -> usize {
-        self.of(scenario).len()
-    }
-
-    fn of(&self, scenario: &str) -> &[(u32, f64)] {
-        self.ran.get(scenario).map_or(&[], Vec::as_slice)
+        self.of.get(scenario).map_or(0, |of| of.ran.len())
     }
 }
 
@@ -59,7 +66,8 @@ mod tests {
     use super::*;
 
     fn ran(others: &[f64]) -> Rounds {
-        let mut rounds = Rounds::new(2, 4);
+        let mut rounds = Rounds::default();
+        rounds.plan("s", 2, 4);
         for (round, others) in (1..).zip(others) {
             rounds.ran("s", round, *others);
         }

@@ -30,6 +30,8 @@ impl Unit {
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
+    /// What it shows.
+    pub shows: &'static str,
     /// What its cost is divided by.
     pub unit: Unit,
     /// Requests in flight.
@@ -51,6 +53,7 @@ pub struct Scenario {
 
 const STREAMS: Scenario = Scenario {
     name: "",
+    shows: "",
     unit: Unit::Event,
     concurrency: 64,
     requests: 3200,
@@ -62,36 +65,66 @@ const STREAMS: Scenario = Scenario {
 };
 const REPLIES: Scenario =
     Scenario { unit: Unit::Request, requests: 10_000, script: "events=30", stream: false, ..STREAMS };
+const IDLE: Scenario = Scenario {
+    shows: "Memory of a silent stream.",
+    concurrency: 1000,
+    requests: 1000,
+    script: "prefill=8s events=1",
+    memory_at: Some(Duration::from_secs(5)),
+    ..STREAMS
+};
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 7] = [
+pub const SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "paced200",
+        shows: "The cost of a lone token.",
         concurrency: 200,
         requests: 200,
         script: "events=100 gap=20ms stamp",
         stagger: Duration::from_millis(20),
         ..STREAMS
     },
-    Scenario { name: "sat64", ..STREAMS },
-    Scenario { name: "sat512", concurrency: 512, ..STREAMS },
+    // The two have the same number of events a second, spread over few streams and over many.
+    Scenario {
+        name: "paced64",
+        shows: "An event at 64 streams that together send 10,000 a second.",
+        concurrency: 64,
+        requests: 64,
+        script: "events=780 gap=6400us",
+        stagger: Duration::from_millis(6),
+        ..STREAMS
+    },
+    Scenario {
+        name: "paced1000",
+        shows: "An event at 1,000 streams that together send 10,000 a second; the first event of many.",
+        concurrency: 1000,
+        requests: 1000,
+        script: "events=50 gap=100ms",
+        stagger: Duration::from_millis(100),
+        ..STREAMS
+    },
+    Scenario { name: "sat64", shows: "Throughput, batching.", ..STREAMS },
+    Scenario { name: "sat512", shows: "The same with many streams.", concurrency: 512, ..STREAMS },
     Scenario {
         name: "prefill1000",
+        shows: "Many silent streams that start to speak at once.",
         concurrency: 1000,
         requests: 1000,
         script: "prefill=5s events=100",
         ..STREAMS
     },
-    Scenario { name: "short", ..REPLIES },
-    Scenario { name: "newconn", requests: 4000, keep_alive: false, ..REPLIES },
+    Scenario { name: "short", shows: "The cost of a request.", ..REPLIES },
     Scenario {
-        name: "idle",
-        concurrency: 1000,
-        requests: 1000,
-        script: "prefill=8s events=1",
-        memory_at: Some(Duration::from_secs(5)),
-        ..STREAMS
+        name: "newconn",
+        shows: "The cost of a request and its connection.",
+        requests: 4000,
+        keep_alive: false,
+        ..REPLIES
     },
+    Scenario { name: "idle500", concurrency: 500, requests: 500, ..IDLE },
+    Scenario { name: "idle", ..IDLE },
+    Scenario { name: "idle2000", concurrency: 2000, requests: 2000, ..IDLE },
 ];
 
 /// Those of a comparison where nothing else is asked for.
@@ -102,6 +135,12 @@ impl Scenario {
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         SCENARIOS.into_iter().find(|scenario| scenario.name == name)
+    }
+
+    /// Streams or requests in flight.
+    #[must_use]
+    pub fn concurrency(self) -> usize {
+        self.concurrency
     }
 
     /// Whether its events carry their sending time.
@@ -126,6 +165,27 @@ impl Scenario {
             ..load::Config::default()
         }
     }
+
+    /// What `iop-perf load` has to be told for a round of it.
+    #[must_use]
+    pub fn options(self) -> String {
+        let Self { concurrency, requests, script, .. } = self;
+        let mut options = format!("--concurrency {concurrency} --requests {requests}");
+        if !self.stagger.is_zero() {
+            options += &format!(" --stagger-ms {}", self.stagger.as_millis());
+        }
+        if !self.stream {
+            options += " --no-stream";
+        }
+        if !self.keep_alive {
+            options += " --no-keepalive";
+        }
+        options += &format!(" --script \"{script}\"");
+        if let Some(at) = self.memory_at {
+            options += &format!(" --mem-at-ms {}", at.as_millis());
+        }
+        options
+    }
 }
 
 #[cfg(test)]
@@ -138,30 +198,11 @@ mod tests {
         for (index, scenario) in SCENARIOS.iter().enumerate() {
             assert_eq!(SCENARIOS.iter().position(|other| other.name == scenario.name), Some(index));
             Script::parse(scenario.script).unwrap();
+            assert!(!scenario.shows.is_empty(), "{}", scenario.name);
             assert!(scenario.requests >= scenario.concurrency as u64, "{}", scenario.name);
         }
         assert!(USUAL.iter().all(|name| Scenario::find(name).is_some()));
         assert!(Scenario::find("").is_none());
-    }
-
-    /// What `iop-perf load` has to be told for a round of it.
-    fn options(scenario: &Scenario) -> String {
-        let Scenario { concurrency, requests, script, .. } = scenario;
-        let mut options = format!("--concurrency {concurrency} --requests {requests}");
-        if !scenario.stagger.is_zero() {
-            options += &format!(" --stagger-ms {}", scenario.stagger.as_millis());
-        }
-        if !scenario.stream {
-            options += " --no-stream";
-        }
-        if !scenario.keep_alive {
-            options += " --no-keepalive";
-        }
-        options += &format!(" --script \"{script}\"");
-        if let Some(at) = scenario.memory_at {
-            options += &format!(" --mem-at-ms {}", at.as_millis());
-        }
-        options
     }
 
     #[test]
@@ -170,9 +211,18 @@ mod tests {
         for scenario in &SCENARIOS {
             let row = page.lines().find(|line| line.starts_with(&format!("| {} |", scenario.name)));
             let row = row.unwrap_or_else(|| panic!("{} has no row", scenario.name));
-            let options = options(scenario);
+            let options = scenario.options();
             assert!(row.contains(&format!("`{options}`")), "{}: {options}", scenario.name);
         }
+    }
+
+    #[test]
+    fn few_and_many_paced_streams_send_as_many_events_a_second() {
+        let rate = |name| {
+            let scenario = Scenario::find(name).unwrap();
+            scenario.concurrency as f64 / Script::parse(scenario.script).unwrap().gap.as_secs_f64()
+        };
+        assert_eq!((rate("paced64"), rate("paced1000")), (10_000.0, 10_000.0));
     }
 
     #[test]

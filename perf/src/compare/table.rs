@@ -3,20 +3,30 @@
 use std::fmt;
 
 use super::figures::Spread;
-use super::gate::{Figure, Verdict};
+use super::gate::{Level, Verdict};
 use super::summary::{Row, Table};
 use super::{Comparison, rounds::DISTURBED_CORES};
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.machine)?;
+        writeln!(f, "{}; {:.0} s", self.machine, self.seconds)?;
         for table in &self.tables {
             writeln!(f, "\n{table}")?;
         }
+        let mut line = "";
         for verdict in &self.verdicts {
+            if verdict.demand.line != line {
+                line = &verdict.demand.line;
+                writeln!(f, "{line}")?;
+            }
             writeln!(f, "{verdict}")?;
         }
-        Ok(())
+        let replies: Vec<String> = self
+            .replies
+            .iter()
+            .map(|(name, replies)| format!("{name} {} of {}", replies.lost, replies.all))
+            .collect();
+        writeln!(f, "lost or inexact replies: {}", replies.join(", "))
     }
 }
 
@@ -73,55 +83,84 @@ impl fmt::Display for Row {
     }
 }
 
-fn spread(spread: Option<Spread>) -> String {
+/// A middle with its least and greatest.
+pub(super) fn spread(spread: Option<Spread>) -> String {
     spread.map_or_else(|| "-".to_owned(), |s| format!("{:.2} ({:.2}-{:.2})", s.mid, s.min, s.max))
+}
+
+impl Verdict {
+    /// In a word: what is required passes or fails, what is wished for is met or not.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match (self.demand.level, self.pass) {
+            (Level::Required, true) => "PASS",
+            (Level::Required, false) => "FAIL",
+            (Level::Goal, true) => "goal met",
+            (Level::Goal, false) => "goal short",
+        }
+    }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gate = &self.gate;
-        let figure = match gate.figure {
-            Figure::Cpu => "CPU",
-            Figure::Memory => "memory",
-        };
-        write!(
-            f,
-            "{} {}: {figure} of {} by {}'s is {}, at most {}",
-            if self.pass { "PASS" } else { "FAIL" },
-            gate.scenario,
-            gate.subject,
-            gate.reference,
-            spread(self.ratio),
-            gate.limit
-        )
+        write!(f, "{:<10} {:<52} {}", self.word(), self.demand.gate.to_string(), spread(self.measured))?;
+        if self.demand.note.is_empty() { Ok(()) } else { write!(f, "   ({})", self.demand.note) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::compare::{Comparison, summary};
+    use crate::compare::{Comparison, Level, summary};
+
+    fn comparison() -> Comparison {
+        let (config, measurements, rounds) = summary::tests::example();
+        Comparison {
+            machine: "a machine".to_owned(),
+            seconds: 7.0,
+            subjects: Vec::new(),
+            tables: summary::tables(&config, &measurements, &rounds),
+            verdicts: summary::verdicts(&config.demands, &measurements, &rounds),
+            replies: summary::replies(&measurements),
+            measurements,
+        }
+    }
 
     #[test]
-    fn the_table_names_subjects_ratios_and_verdicts() {
-        let (config, measurements, rounds) = summary::tests::example();
-        let comparison = Comparison {
-            machine: "a machine".to_owned(),
-            commands: Default::default(),
-            tables: summary::tables(&config, &measurements, &rounds),
-            verdicts: summary::verdicts(&config.gates, &measurements, &rounds),
-            measurements,
-        };
+    fn the_table_names_subjects_ratios_verdicts_and_what_was_lost() {
+        let comparison = comparison();
         let text = comparison.to_string();
         for part in [
-            "a machine",
+            "a machine; 7 s",
             "sat64: 2 rounds counted of 3",
             "15.00 (10.00-20.00)",
             "0.71 (0.50-1.00)",
             "x nginx",
-            "PASS sat64: CPU of ours by nginx's is 0.71 (0.50-1.00), at most 0.75",
+            "PASS       ours/nginx sat64 cpu <= 0.75",
+            "lost or inexact replies: direct 0 of 3, nginx 0 of 3, ours 0 of 3",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(comparison.passes());
+    }
+
+    #[test]
+    fn what_is_required_must_hold_and_what_is_wished_for_need_not() {
+        let mut comparison = comparison();
+        comparison.verdicts[0].pass = false;
+        assert!(!comparison.passes() && comparison.to_string().contains("FAIL"));
+        comparison.verdicts[0].demand.level = Level::Goal;
+        assert!(comparison.passes() && comparison.to_string().contains("goal short"));
+    }
+
+    #[test]
+    fn a_reply_that_a_judged_subject_lost_fails_the_comparison() {
+        let mut comparison = comparison();
+        comparison.replies.get_mut("nginx").unwrap().lost = 1;
+        assert!(comparison.passes(), "ours alone is judged");
+        comparison.replies.get_mut("ours").unwrap().lost = 1;
+        assert!(!comparison.passes());
+        comparison.verdicts.clear();
+        comparison.replies.get_mut("ours").unwrap().lost = 0;
+        assert!(!comparison.passes(), "without a gate all are judged");
     }
 }

@@ -35,6 +35,8 @@ pub struct Config {
     pub subject: Subject,
     /// The directory of its `@bin@`.
     pub bin: PathBuf,
+    /// The directory of its `@peers@`.
+    pub peers: PathBuf,
     /// Environment variables of its processes.
     pub env: Vec<(String, String)>,
     /// Events of the shorter stream.
@@ -59,6 +61,7 @@ pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> anyhow::Result<BT
     let wrapper = ["valgrind", "--tool=callgrind", "--callgrind-out-file=@dir@/callgrind.@name@"];
     let place = Place {
         bin: config.bin.clone(),
+        peers: config.peers.clone(),
         provider: load.provider(),
         wrapper: wrapper.map(str::to_owned).to_vec(),
         env: config.env.clone(),

@@ -32,12 +32,48 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Place {
     /// The directory of `@bin@`.
     pub bin: PathBuf,
+    /// The directory of `@peers@`.
+    pub peers: PathBuf,
     /// The provider.
     pub provider: SocketAddr,
     /// Program and arguments put before every process; `@name@` is the process's name, further names as in a subject's file.
     pub wrapper: Vec<String>,
     /// Environment variables of every process.
     pub env: Vec<(String, String)>,
+}
+
+impl Place {
+    /// What names stand for wherever a subject runs.
+    fn template(&self) -> anyhow::Result<Template> {
+        let mut template = Template::default();
+        template.set("bin", path(&self.bin)?);
+        template.set("peers", path(&self.peers)?);
+        template.set("provider", self.provider.to_string());
+        template.set("provider:host", self.provider.ip().to_string());
+        template.set("provider:port", self.provider.port().to_string());
+        Ok(template)
+    }
+
+    /// Which version of the subject is measured here: the first line that its `version` command prints.
+    ///
+    /// # Errors
+    /// It cannot be run, or prints nothing.
+    pub fn version(&self, subject: &Subject) -> anyhow::Result<Option<String>> {
+        if subject.version.is_empty() {
+            return Ok(None);
+        }
+        let run = fill_all(&mut self.template()?, &subject.version)?;
+        let (program, args) = run.split_first().context("a command without a program")?;
+        let output = Command::new(program).args(args).stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("cannot run {program}"))?;
+        // nginx says it on standard error.
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        // Some name themselves by the path that they were started by.
+        let line = line.with_context(|| format!("{program} did not say its version"))?;
+        Ok(Some(line.strip_prefix(program.as_str()).unwrap_or(line).trim().to_owned()))
+    }
 }
 
 /// A subject whose processes run. They are ended when it is dropped.
@@ -59,8 +95,10 @@ impl Running {
     /// # Errors
     /// A program is missing, a command fails, or it does not answer in time; what it printed last is in the error.
     pub fn start(subject: &Subject, place: &Place) -> anyhow::Result<Self> {
+        let subject = &super::repeat::expand(subject);
         for (program, remedy) in &subject.needs {
-            ensure!(on_path(program), "{}: {program} is not installed; {remedy}", subject.name);
+            let program = place.template()?.fill(program, free_port)?;
+            ensure!(on_path(&program), "{}: {program} is not installed; {remedy}", subject.name);
         }
         let mut last = None;
         for _ in 0..STARTS_MAX {
@@ -76,10 +114,8 @@ impl Running {
 
     fn try_start(subject: &Subject, place: &Place) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("iop-perf-").tempdir()?;
-        let mut template = Template::default();
+        let mut template = place.template()?;
         template.set("dir", path(dir.path())?);
-        template.set("bin", path(&place.bin)?);
-        template.set("provider", place.provider.to_string());
         for step in &subject.setup {
             let run = fill_all(&mut template, &step.run)?;
             let printed = run_tool(&run, dir.path())?;

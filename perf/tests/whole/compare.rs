@@ -48,12 +48,14 @@ fn subjects_are_started_measured_byte_by_byte_judged_and_ended() {
     write_subject(dir.path(), "b");
     let json = dir.path().join("out.json");
     let gates = ["--gate", "a/b paced200 cpu <= 1000", "--gate", "b/a paced200 cpu <= 0.0001"];
-    let output =
-        compare(dir.path(), "direct,a,b", &[gates.as_slice(), &["--json", json.to_str().unwrap()]].concat());
+    let html = dir.path().join("out.html");
+    let files = ["--json", json.to_str().unwrap(), "--html", html.to_str().unwrap()];
+    let output = compare(dir.path(), "direct,a,b", &[gates.as_slice(), &files].concat());
     let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "a gate that does not hold is exit 1: {table}{said}");
     assert!(
-        table.contains("PASS paced200: CPU of a by b's") && table.contains("FAIL paced200: CPU of b by a's")
+        table.contains("PASS       a/b paced200 cpu <= 1000")
+            && table.contains("FAIL       b/a paced200 cpu <= 0.0001")
     );
     let result: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     let reports: Vec<&Value> =
@@ -66,6 +68,54 @@ fn subjects_are_started_measured_byte_by_byte_judged_and_ended() {
     let cost = |subject: usize| result["tables"][0]["rows"][subject]["cost_us"]["mid"].as_f64();
     assert!(cost(0).is_none() && cost(1) > Some(0.0) && cost(2) > Some(0.0), "{result:#}");
     assert!(!is_running(dir.path(), "a") && !is_running(dir.path(), "b"));
+    let page = std::fs::read_to_string(html).unwrap();
+    for part in
+        ["1 of 2</span> required lines hold", "'a/b paced200 cpu", "word-of", "paced200: CPU per event"]
+    {
+        assert!(page.contains(&part.replace('\'', "&#39;")), "{part}: {page}");
+    }
+}
+
+/// A file of goals: `a` is measured in the first block alone, `b` in both.
+#[test]
+fn a_file_of_goals_says_what_is_measured_on_what_and_judges_it() {
+    let dir = tempfile::tempdir().unwrap();
+    write_subject(dir.path(), "a");
+    write_subject(dir.path(), "b");
+    let goals = dir.path().join("goals.yaml");
+    std::fs::write(
+        &goals,
+        "reference: b\nblocks: [{ scenarios: [sat64], rounds: 1, rounds_max: 1 }, { scenarios: [newconn], rounds: 1, rounds_max: 1 }]\n\
+         lines: [{ name: events, required: ['a/b sat64 cpu <= 1000'], goal: ['a/b sat64 cpu <= 0.0001'] },\n\
+         { name: requests, required: ['b.p newconn cpu <= 1000000'], note: 'b alone' }]\n",
+    )
+    .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_iop-perf"))
+        .args(["compare", "--json", "-", "--goals", goals.to_str().unwrap()])
+        .args(["--subjects", dir.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "a goal that is not met is no failure: {said}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measured: Vec<(&str, &str)> = result["measurements"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| (m["scenario"].as_str().unwrap(), m["subject"].as_str().unwrap()))
+        .collect();
+    assert_eq!(measured, [("sat64", "b"), ("sat64", "a"), ("newconn", "b")]);
+    let verdicts: Vec<(&str, &str, bool)> = result["verdicts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| (v["line"].as_str().unwrap(), v["level"].as_str().unwrap(), v["pass"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(
+        verdicts,
+        [("events", "required", true), ("events", "goal", false), ("requests", "required", true)]
+    );
+    assert!(said.contains("starting a") && said.matches("starting b").count() == 1, "{said}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! `cargo xtask bench`: what the product costs beside nginx in the same run, and in instructions against the baseline.
+//! `cargo xtask bench`: what the product costs beside nginx, or beside all its peers, in the same run, and in instructions
+//! against the baseline.
+
+use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::cmd;
+use crate::{cmd, peers};
 
 /// Options of `bench`.
 #[derive(Debug, Default, clap::Args)]
@@ -19,6 +22,10 @@ pub struct Options {
     /// Few rounds, as CI does it.
     #[arg(long, conflicts_with_all = ["instructions", "all"])]
     short: bool,
+    /// Every figure that performance is judged by, beside all peers: one table, one page, 20 minutes. `cargo xtask peers`
+    /// is run first.
+    #[arg(long, conflicts_with_all = ["instructions", "all", "short"])]
+    goals: bool,
     /// Further options for `iop-perf compare` or `iop-perf instructions`, behind `--`.
     #[arg(last = true)]
     more: Vec<String>,
@@ -26,6 +33,7 @@ pub struct Options {
 
 /// What must hold: Edge and Node together against one hop of nginx.
 const GATES: [&str; 2] = ["ours/nginx paced200 cpu <= 2.0", "ours/nginx sat64 cpu <= 2.0"];
+const GOALS: &str = "perf/goals.yaml";
 const BASELINE: &str = "perf/baseline/instructions.yaml";
 
 /// Runs it.
@@ -34,10 +42,25 @@ const BASELINE: &str = "perf/baseline/instructions.yaml";
 /// Something does not build or start, or a limit does not hold.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     cmd::run("cargo", &["build", "--release", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
-    let mut args = if options.instructions { instructions(options) } else { compare(options) };
+    let target = cmd::target_dir();
+    let text = |path: PathBuf| path.into_os_string().into_string().ok();
+    let text = |path| text(path).context("a target directory that is not UTF-8");
+    let (directory, json, html) =
+        (text(peers::dir())?, text(target.join("goals.json"))?, text(target.join("goals.html"))?);
+    let mut args = if options.goals {
+        peers::run(&peers::Options::default())?;
+        vec!["compare", "--goals", GOALS, "--peers", &directory, "--json", &json, "--html", &html]
+    } else if options.instructions {
+        instructions(options)
+    } else {
+        compare(options)
+    };
     args.extend(options.more.iter().map(String::as_str));
-    let program = cmd::target_dir().join("release/iop-perf");
-    cmd::run(program.to_str().context("a target directory that is not UTF-8")?, &args)
+    let done = cmd::run(&text(target.join("release/iop-perf"))?, &args);
+    if options.goals {
+        println!("all figures: {json}; with charts: {html}");
+    }
+    done
 }
 
 /// Both checks as CI makes them: the one on instructions first, which no load of the machine can disturb.

@@ -4,6 +4,7 @@ mod bench;
 mod ci;
 mod cmd;
 mod dev;
+mod peers;
 mod python;
 mod test;
 
@@ -25,6 +26,8 @@ enum Command {
     Test(test::Options),
     /// Measure the product beside nginx, or its instructions against the baseline.
     Bench(bench::Options),
+    /// Install the gateways that the product is measured beside.
+    Peers(peers::Options),
     /// What CI runs: format, clippy, docs, tests, the README's quickstart, the limits on cost.
     Ci,
 }
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<()> {
         Command::Dev(options) => dev::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Peers(options) => peers::run(&options),
         Command::Ci => ci::run(),
     }
 }
