@@ -1,12 +1,12 @@
 //! `iop-perf`: the scripted provider and the load generator that measure and test IOP from outside.
 //!
 //! Nothing here depends on the product's crates, so the harness and the product share no bug, and the
-//! provider can be as broken as a test needs. The runtime is tokio on epoll: the provider must run where
-//! io_uring is refused.
+//! provider can be as broken as a test needs. The provider's runtime is tokio on epoll: it must run where
+//! io_uring is refused. The load's is glommio, which needs io_uring.
 //!
 //! Reading order:
 //! - [`provider`]: an OpenAI-compatible server whose every reply follows a [`provider::Script`];
-//! - [`load`]: a closed-loop client that verifies every stream it receives;
+//! - [`load`]: a client, closed or on a schedule, that verifies every stream it receives;
 //! - [`subject`]: something to measure, as a file describes it, set up, started and ended;
 //! - [`compare`]: subjects under the same loads, interleaved in rounds, as ratios within a round;
 //! - [`instructions`]: what a relayed event and a request cost a subject in instructions, against a baseline;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
-use iop_perf::load::{self, CONCURRENCY_MAX, Length, Target};
+use iop_perf::load::{self, Arrivals, CONCURRENCY_MAX, Length, Target};
 use iop_perf::procfs::Process;
 use iop_perf::provider::{self, Provider, Script};
 
@@ -28,7 +28,7 @@ struct Cli {
 enum Command {
     /// Serve an OpenAI-compatible API whose every reply follows a script
     Provider(ProviderArgs),
-    /// Send chat completions in a closed loop, verify every reply, report
+    /// Send chat completions, closed or on a schedule, verify every reply, report
     Load(LoadArgs),
     /// Measure subjects under the same loads, interleaved in rounds, and compare their costs
     Compare(command::compare::Args),
@@ -90,12 +90,25 @@ struct LoadArgs {
     /// Model to ask for
     #[arg(long, default_value = "perf-model")]
     model: String,
-    /// Requests in flight
+    /// When requests start: `closed` (when the one before has ended), or by a schedule that no reply changes:
+    /// `poisson:RATE`, `uniform:RATE`, `steps:RATE@SECONDS,RATE@SECONDS…`
+    #[arg(long, default_value = "closed")]
+    arrivals: Arrivals,
+    /// Seed of Poisson arrivals; the report names it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Requests in flight of a closed load, and of the warm-up
     #[arg(long, default_value_t = 1)]
     concurrency: usize,
-    /// Requests in all
-    #[arg(long, default_value_t = 100, conflicts_with = "seconds")]
-    requests: u64,
+    /// The most connections of an open load; requests wait for one, and their latencies with them
+    #[arg(long)]
+    connections: Option<usize>,
+    /// The most requests of an open load in flight; what is due beyond fails as `max_in_flight`
+    #[arg(long, default_value_t = CONCURRENCY_MAX)]
+    max_in_flight: usize,
+    /// Requests in all; default: 100, with steps all of theirs
+    #[arg(long, conflicts_with = "seconds")]
+    requests: Option<u64>,
     /// Send for so many seconds instead of a number of requests
     #[arg(long)]
     seconds: Option<u32>,
@@ -218,14 +231,24 @@ async fn stdin_end(asked: bool) {
 
 fn run_load(args: LoadArgs) -> anyhow::Result<ExitCode> {
     ensure!((1..=CONCURRENCY_MAX).contains(&args.concurrency), "--concurrency is 1 to {CONCURRENCY_MAX}");
+    ensure!(args.connections.is_none_or(|most| most > 0), "--connections is at least 1");
+    ensure!(args.max_in_flight > 0, "--max-in-flight is at least 1");
+    let arrivals = args.arrivals.with_seed(args.seed);
+    let length = match (args.requests, args.seconds) {
+        (Some(requests), _) => Length::Requests(requests),
+        (None, Some(seconds)) => Length::Time(Duration::from_secs(seconds.into())),
+        (None, None) if arrivals.has_end() => Length::Requests(u64::MAX),
+        (None, None) => Length::Requests(100),
+    };
     let config = load::Config {
         target: args.url,
         token: args.token,
         model: args.model,
+        arrivals,
         concurrency: args.concurrency,
-        length: args.seconds.map_or(Length::Requests(args.requests), |seconds| {
-            Length::Time(Duration::from_secs(seconds.into()))
-        }),
+        connections: args.connections,
+        max_in_flight: args.max_in_flight,
+        length,
         warmup_requests: args.warmup_requests,
         stream: args.stream || !args.no_stream,
         include_usage: !args.no_usage,

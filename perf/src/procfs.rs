@@ -34,10 +34,14 @@ impl std::str::FromStr for Process {
 }
 
 /// One reading of a process and its descendants. A process that is gone reads as zeros.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// User and system time of all threads. Unit: µs.
     pub cpu_us: u64,
+    /// Time that the threads which live were ready to run and had no CPU, by the scheduler's account. Unit: ns.
+    pub run_delay_ns: u64,
+    /// Time on a CPU of the threads that live, by their names; threads of one name are added. Unit: ns.
+    pub threads_ns: BTreeMap<String, u64>,
     /// Resident memory. Unit: KiB.
     pub rss_kib: u64,
     /// Proportional share of resident memory. Unit: KiB.
@@ -118,8 +122,13 @@ fn parents() -> Vec<(u32, u32)> {
         .collect()
 }
 
-fn add(sum: Sample, one: Sample) -> Sample {
+fn add(mut sum: Sample, one: Sample) -> Sample {
+    for (name, ns) in one.threads_ns {
+        *sum.threads_ns.entry(name).or_default() += ns;
+    }
     Sample {
+        run_delay_ns: sum.run_delay_ns + one.run_delay_ns,
+        threads_ns: sum.threads_ns,
         cpu_us: sum.cpu_us + one.cpu_us,
         rss_kib: sum.rss_kib + one.rss_kib,
         pss_kib: sum.pss_kib + one.pss_kib,
@@ -130,23 +139,45 @@ fn add(sum: Sample, one: Sample) -> Sample {
 fn sample_one(pid: u32) -> Sample {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let (rollup, status) = (read("smaps_rollup"), read("status"));
+    let threads = threads(pid);
     // The ticks, rounded down, count threads that have ended too; the scheduler's account is exact for those that live.
     let ticks = cpu_us(&read("stat")).unwrap_or(0);
     Sample {
-        cpu_us: ticks.max(scheduled_us(pid)),
+        cpu_us: ticks.max(threads.values().map(|account| account.on_cpu_ns).sum::<u64>() / 1000),
+        run_delay_ns: threads.values().map(|account| account.run_delay_ns).sum(),
+        threads_ns: threads.into_iter().map(|(name, account)| (name, account.on_cpu_ns)).collect(),
         rss_kib: field_kib(&status, "VmRSS:").unwrap_or(0),
         pss_kib: field_kib(&rollup, "Pss:").unwrap_or(0),
         rss_peak_kib: field_kib(&status, "VmHWM:").unwrap_or(0),
     }
 }
 
-/// Time on a CPU of the threads that live, by the scheduler's account in ns.
-fn scheduled_us(pid: u32) -> u64 {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
-    let of_task = |path: std::path::PathBuf| -> Option<u64> {
-        fs::read_to_string(path.join("schedstat")).ok()?.split_ascii_whitespace().next()?.parse().ok()
-    };
-    tasks.filter_map(|task| of_task(task.ok()?.path())).sum::<u64>() / 1000
+/// The scheduler's account of a thread: `/proc/PID/task/TID/schedstat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Account {
+    on_cpu_ns: u64,
+    run_delay_ns: u64,
+}
+
+/// The accounts of the threads that live, by their names.
+fn threads(pid: u32) -> BTreeMap<String, Account> {
+    let mut threads = BTreeMap::<String, Account>::new();
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return threads };
+    for task in tasks.filter_map(Result::ok).map(|task| task.path()) {
+        let read = |file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
+        // One that has ended meanwhile reads as nothing.
+        let Some(account) = account(&read("schedstat")) else { continue };
+        let sum = threads.entry(read("comm").trim_end().to_owned()).or_default();
+        sum.on_cpu_ns += account.on_cpu_ns;
+        sum.run_delay_ns += account.run_delay_ns;
+    }
+    threads
+}
+
+/// Time on a CPU, time ready without one, and a count that is not needed here.
+fn account(schedstat: &str) -> Option<Account> {
+    let mut fields = schedstat.split_ascii_whitespace().map(str::parse);
+    Some(Account { on_cpu_ns: fields.next()?.ok()?, run_delay_ns: fields.next()?.ok()? })
 }
 
 /// User plus system time out of `/proc/PID/stat`; the command's name may hold spaces and brackets.
@@ -219,6 +250,24 @@ mod tests {
         let samples = sample(&[me, Process { name: "gone".to_owned(), pid: u32::MAX }]);
         assert!(samples["me"].pss_kib > 0 && samples["me"].rss_peak_kib >= samples["me"].rss_kib);
         assert_eq!(samples["gone"], Sample::default());
+    }
+
+    #[test]
+    fn a_thread_is_accounted_under_its_name() {
+        assert_eq!(account("5 7 1\n"), Some(Account { on_cpu_ns: 5, run_delay_ns: 7 }));
+        assert_eq!(account(""), None);
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let busy = std::thread::Builder::new().name("busy-thread".to_owned());
+        // It lives, and has run, until it is told to stop.
+        let busy = busy.spawn(move || stopped.recv().is_err()).unwrap();
+        let me = Process { name: "me".to_owned(), pid: std::process::id() };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while sample(std::slice::from_ref(&me))["me"].threads_ns.get("busy-thread").is_none_or(|ns| *ns == 0)
+        {
+            assert!(std::time::Instant::now() < deadline, "the thread never ran");
+        }
+        drop(stop);
+        assert!(busy.join().unwrap());
     }
 
     #[test]

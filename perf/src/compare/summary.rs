@@ -274,7 +274,7 @@ pub(super) mod tests {
         }));
         let sample = |cpu_us| {
             let half = Sample { cpu_us: cpu_us / 2, ..Sample::default() };
-            BTreeMap::from(["p#1", "p#2"].map(|name| (name.to_owned(), half)))
+            BTreeMap::from(["p#1", "p#2"].map(|name| (name.to_owned(), half.clone())))
         };
         let readings = match subject {
             DIRECT => Readings::default(),

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use tokio::sync::Semaphore;
 
-use crate::load::{self, Connection, Length, Mode, Observer};
+use crate::load::{self, Connection, Length, Mode, Observer, engine};
 use crate::provider::{Config, Provider, Script};
 use crate::subject::Running;
 
@@ -29,6 +29,7 @@ impl Lockstep {
     /// # Errors
     /// What the system says about the thread or the socket.
     pub fn start() -> anyhow::Result<Self> {
+        engine::prepare(1)?;
         let steps = Arc::new(Semaphore::new(FREE_EVENTS));
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -131,17 +132,17 @@ fn exchange(
     mode: Mode,
     mut pace: Pace<'_>,
 ) -> anyhow::Result<u64> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let failed = |failure| anyhow!("a reply through the subject failed: {failure}");
-    runtime.block_on(async {
+    engine::run(&engine::executor("lockstep")?, async {
         let work = async {
             let mut connection = Connection::open(subject.target.address).await.map_err(failed)?;
             let mut events = 0;
             for _ in 0..count {
-                events += connection.exchange(request, mode, &mut pace).await.map_err(failed)?.events;
+                let from = Instant::now();
+                events += connection.exchange(request, mode, from, &mut pace).await.map_err(failed)?.events;
             }
             Ok(events)
         };
-        tokio::time::timeout(TIMEOUT, work).await.context("a reply did not end in time")?
+        engine::until(Instant::now() + TIMEOUT, work).await.context("a reply did not end in time")?
     })
 }

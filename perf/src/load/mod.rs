@@ -1,33 +1,46 @@
-//! A closed-loop load generator that verifies every reply it receives.
+//! A load generator that verifies every reply it receives.
 //!
-//! Closed loop: each of N workers has one request in flight and sends the next when the last has ended. A
-//! slow subject therefore also slows the load down; latencies read from such a run are those at the pace that
-//! the subject allows, not those of arrivals at a fixed rate. The open-loop generator, on glommio with pinned
-//! cores, comes in a later release; this one runs on tokio and epoll, so that it also runs where io_uring is
-//! refused.
+//! Closed: each of N workers has one request in flight and sends the next when the last has ended. A slow subject
+//! therefore also slows the load down; latencies read from such a run are those at the pace that the subject allows.
+//!
+//! Open: requests start on a schedule that is fixed before the run, whatever becomes of those before. Their latencies
+//! count from the schedule, so what a stalled subject makes later requests wait is in the figures (no coordinated
+//! omission).
+//!
+//! Reading order: [`Arrivals`] is the schedule; `closed` and `open` drive; `connection` carries a request out and
+//! `exchange` takes its reply, which `verify` checks; `tally` counts, [`Report`] tells; `engine` is the runtime, glommio on
+//! io_uring, one executor for each thread.
 
-mod client;
+mod arrivals;
+mod attempt;
+mod closed;
+mod connection;
+pub(crate) mod engine;
+mod exchange;
+mod open;
 mod report;
+mod tally;
 mod target;
+mod times;
 mod verify;
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::task::LocalSet;
-use tokio::time::{sleep, timeout};
-
 use crate::procfs::{self, Process};
-pub use client::{Connection, Mode, Observer, Reply};
-pub use report::{Readings, Report, Tally, Times, Usage};
+pub use arrivals::{Arrivals, ArrivalsError, Step};
+pub use connection::Connection;
+pub use engine::EngineError;
+pub use exchange::{Mode, Observer, Reply};
+pub use report::{Readings, Report, Usage};
+pub use tally::Tally;
 pub use target::{Target, TargetError};
+pub use times::{Distributions, Times};
 pub use verify::Failure;
 
-/// The most workers of one run.
+/// The most workers of one run, and by default the most requests of an open load in flight.
 pub const CONCURRENCY_MAX: usize = 100_000;
 
 /// What a run is started with.
@@ -39,9 +52,15 @@ pub struct Config {
     pub token: Option<String>,
     /// The model asked for.
     pub model: String,
-    /// Workers: requests in flight.
+    /// When requests start.
+    pub arrivals: Arrivals,
+    /// Workers of a closed load, and of the warm-up before an open one: requests in flight.
     pub concurrency: usize,
-    /// How long the run lasts.
+    /// The most connections of an open load at a time; requests wait for one. `None`: as many as it needs.
+    pub connections: Option<usize>,
+    /// The most requests of an open load in flight; one that is due then fails as [`Failure::MaxInFlight`].
+    pub max_in_flight: usize,
+    /// How long the run lasts. An open load also ends with its schedule.
     pub length: Length,
     /// Requests before the run that are not measured, to fill pools and caches.
     pub warmup_requests: u64,
@@ -57,7 +76,7 @@ pub struct Config {
     pub keep_alive: bool,
     /// Whether a reply without the provider's seal is an error.
     pub seal_demanded: bool,
-    /// The limit of one request.
+    /// The limit of one request, from where it counts: its start, in an open load its place in the schedule.
     pub timeout: Duration,
     /// The workers start evenly within this time.
     pub stagger: Duration,
@@ -76,7 +95,10 @@ impl Default for Config {
             target: Target::nowhere(),
             token: None,
             model: "perf-model".to_owned(),
+            arrivals: Arrivals::Closed,
             concurrency: 1,
+            connections: None,
+            max_in_flight: CONCURRENCY_MAX,
             length: Length::Requests(1),
             warmup_requests: 0,
             stream: true,
@@ -106,133 +128,158 @@ pub enum Length {
 /// Runs the load and reports.
 ///
 /// # Errors
-/// What the system says when a thread or its runtime cannot be made.
+/// An [`EngineError`] when the system lacks what the load needs; what it says when a thread cannot be made.
 pub fn run(config: &Config) -> std::io::Result<Report> {
+    let concurrency = if config.arrivals.is_closed() { Some(config.concurrency) } else { config.connections };
+    engine::prepare(concurrency.unwrap_or(0))?;
     if config.warmup_requests > 0 {
-        phase(config, Length::Requests(config.warmup_requests), None)?;
+        let closed = Config { arrivals: Arrivals::Closed, memory_at: None, ..config.clone() };
+        phase(&closed, Length::Requests(config.warmup_requests))?;
     }
-    let before = procfs::sample(&config.processes);
-    let started = Instant::now();
-    let (tally, within) = phase(config, config.length, config.memory_at)?;
-    let elapsed = started.elapsed();
-    let after = procfs::sample(&config.processes);
-    let workers = u64::try_from(config.concurrency).unwrap_or(u64::MAX);
-    Ok(Report::new(&tally, elapsed, workers, &Readings { before, within, after }))
+    let phase = phase(config, config.length)?;
+    let workers = if config.arrivals.is_closed() { config.concurrency as u64 } else { phase.in_flight_peak };
+    let report = Report::new(&phase.tally, phase.elapsed, workers, &phase.readings);
+    Ok(Report { arrivals: config.arrivals.to_string(), in_flight_peak: phase.in_flight_peak, ..report })
 }
 
-type Samples = std::collections::BTreeMap<String, procfs::Sample>;
+/// What one phase came to.
+struct Phase {
+    tally: Tally,
+    readings: Readings,
+    elapsed: Duration,
+    in_flight_peak: u64,
+}
 
-/// Runs all workers once, spread over the threads.
-fn phase(
-    config: &Config,
-    length: Length,
-    memory_at: Option<Duration>,
-) -> std::io::Result<(Tally, Option<Samples>)> {
-    let threads = config.threads.clamp(1, config.concurrency.max(1));
-    let job = Arc::new(Job {
-        request: request(config),
-        left: AtomicU64::new(match length {
-            Length::Requests(count) => count,
-            Length::Time(_) => u64::MAX,
-        }),
-        end: match length {
-            Length::Requests(_) => None,
-            Length::Time(time) => Some(Instant::now() + time),
-        },
-        config: config.clone(),
-    });
-    let handles: Vec<_> = (0..threads)
-        .map(|thread| {
-            let job = Arc::clone(&job);
-            thread::Builder::new()
-                .name(format!("load-{thread}"))
-                .spawn(move || run_thread(&job, thread, threads))
-        })
-        .collect::<Result<_, _>>()?;
-    let within = memory_at.map(|at| {
-        thread::sleep(at);
+/// Runs the load once, spread over the threads.
+fn phase(config: &Config, length: Length) -> std::io::Result<Phase> {
+    let most = if config.arrivals.is_closed() {
+        config.concurrency
+    } else {
+        config.connections.unwrap_or(usize::MAX)
+    };
+    let threads = config.threads.clamp(1, most.max(1));
+    let job = Arc::new(Job::new(config, length));
+    let (ready, readiness) = mpsc::channel();
+    let mut started = Vec::new();
+    for thread in 0..threads {
+        let (job, ready) = (Arc::clone(&job), ready.clone());
+        let (start, starts) = mpsc::channel();
+        let share = Share { thread, threads };
+        let builder = thread::Builder::new().name(format!("load-{thread}"));
+        started.push((start, builder.spawn(move || run_thread(&job, share, &ready, &starts))?));
+    }
+    drop(ready);
+    // One that cannot start ends its channel, and then all the others, whose start is never told.
+    for _ in 0..threads {
+        readiness.recv().map_err(|_| std::io::Error::other("a load thread panicked"))??;
+    }
+    let before = procfs::sample(&config.processes);
+    let origin = Instant::now();
+    for (start, _) in &started {
+        // A thread that is gone is found when it is joined.
+        let _ = start.send(origin);
+    }
+    let within = config.memory_at.map(|at| {
+        thread::sleep(at.saturating_sub(origin.elapsed()));
         procfs::sample(&config.processes)
     });
     let mut tally = Tally::default();
-    for handle in handles {
-        let part = handle.join().map_err(|_| std::io::Error::other("a load thread panicked"))?;
-        tally.merge(&part?);
+    for (_, handle) in started {
+        tally.merge(&handle.join().map_err(|_| std::io::Error::other("a load thread panicked"))?);
     }
-    Ok((tally, within))
+    let elapsed = origin.elapsed();
+    let after = procfs::sample(&config.processes);
+    let readings = Readings { before, within, after };
+    Ok(Phase { tally, readings, elapsed, in_flight_peak: job.in_flight_peak.load(Relaxed) })
 }
 
-/// What all workers of a phase share.
+/// Which of the threads this is.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    thread: usize,
+    threads: usize,
+}
+
+impl Share {
+    /// This thread's part of `whole`, which all parts add up to.
+    fn of(self, whole: usize) -> usize {
+        whole / self.threads + usize::from(self.thread < whole % self.threads)
+    }
+}
+
+/// What all threads of a phase share.
 #[derive(Debug)]
 struct Job {
     config: Config,
+    length: Length,
     request: Vec<u8>,
+    /// Requests of a closed load that may still be sent.
     left: AtomicU64,
-    end: Option<Instant>,
+    in_flight: AtomicU64,
+    in_flight_peak: AtomicU64,
 }
 
 impl Job {
-    /// Takes the right to send one more request.
-    fn take(&self) -> bool {
-        self.end.is_none_or(|end| Instant::now() < end)
-            && self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
-    }
-}
-
-fn run_thread(job: &Arc<Job>, thread: usize, threads: usize) -> std::io::Result<Tally> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tally = Rc::new(RefCell::new(Tally::default()));
-    let local = LocalSet::new();
-    for worker in (thread..job.config.concurrency).step_by(threads) {
-        local.spawn_local(work(Arc::clone(job), worker, Rc::clone(&tally)));
-    }
-    // A local set ends when all its tasks have.
-    runtime.block_on(local);
-    Ok(Rc::into_inner(tally).map(RefCell::into_inner).unwrap_or_default())
-}
-
-async fn work(job: Arc<Job>, worker: usize, tally: Rc<RefCell<Tally>>) {
-    let config = &job.config;
-    let start = config.stagger.as_secs_f64() * worker as f64 / config.concurrency as f64;
-    sleep(Duration::from_secs_f64(start)).await;
-    let mode = Mode { stream: config.stream, seal_demanded: config.seal_demanded };
-    let mut kept: Option<Connection> = None;
-    while job.take() {
-        let connection = kept.take().filter(|connection| {
-            let reusable = connection.is_reusable();
-            if !reusable {
-                tally.borrow_mut().add_reconnect();
-            }
-            reusable
-        });
-        let mut observer = Shared(&tally);
-        let request = async {
-            let mut connection = match connection {
-                Some(connection) => connection,
-                None => Connection::open(config.target.address).await?,
-            };
-            let reply = connection.exchange(&job.request, mode, &mut observer).await?;
-            Ok((connection, reply))
+    fn new(config: &Config, length: Length) -> Self {
+        let left = match length {
+            Length::Requests(count) => count,
+            Length::Time(_) => u64::MAX,
         };
-        let outcome = timeout(config.timeout, request).await.unwrap_or(Err(Failure::Timeout));
-        let outcome = outcome.map(|(connection, reply)| {
-            kept = Some(connection).filter(|_| config.keep_alive);
-            reply
-        });
-        tally.borrow_mut().add(outcome);
+        Self {
+            request: request(config),
+            config: config.clone(),
+            length,
+            left: AtomicU64::new(left),
+            in_flight: AtomicU64::new(0),
+            in_flight_peak: AtomicU64::new(0),
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        Mode { stream: self.config.stream, seal_demanded: self.config.seal_demanded }
+    }
+
+    /// Counts one more request in flight, unless there are `limit` of them.
+    fn enter(&self, limit: u64) -> Option<InFlight<'_>> {
+        let more = |count| (count < limit).then_some(count + 1);
+        let before = self.in_flight.fetch_update(Relaxed, Relaxed, more).ok()?;
+        self.in_flight_peak.fetch_max(before + 1, Relaxed);
+        Some(InFlight(self))
     }
 }
 
-/// The thread's tally, borrowed for one observation at a time.
-struct Shared<'a>(&'a RefCell<Tally>);
+/// A request in flight, until it is dropped.
+struct InFlight<'a>(&'a Job);
 
-impl Observer for Shared<'_> {
-    fn gap(&mut self, us: u64) {
-        self.0.borrow_mut().gap(us);
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
     }
+}
 
-    fn delivery(&mut self, us: u64) {
-        self.0.borrow_mut().delivery(us);
-    }
+/// One thread: says that it can start, waits for the start, runs its share.
+fn run_thread(
+    job: &Arc<Job>,
+    share: Share,
+    ready: &mpsc::Sender<Result<(), EngineError>>,
+    start: &mpsc::Receiver<Instant>,
+) -> Tally {
+    let executor = match engine::executor(&format!("load-{}", share.thread)) {
+        Ok(executor) => executor,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return Tally::default();
+        }
+    };
+    let _ = ready.send(Ok(()));
+    let Ok(origin) = start.recv() else { return Tally::default() };
+    engine::run(&executor, async {
+        if job.config.arrivals.is_closed() {
+            closed::run(job, share, origin).await
+        } else {
+            open::run(job, share, origin).await
+        }
+    })
 }
 
 /// The bytes of the request that every worker sends.
@@ -277,21 +324,11 @@ mod tests {
         Config {
             target: "http://127.0.0.1:9/v1".parse().unwrap(),
             token: Some("t".to_owned()),
-            model: "m".to_owned(),
             concurrency: 2,
             length: Length::Requests(3),
-            warmup_requests: 0,
-            stream: true,
-            include_usage: true,
             prompt_bytes: 100,
             script: Some("events=3".to_owned()),
-            keep_alive: true,
-            seal_demanded: true,
-            timeout: Duration::from_secs(5),
-            stagger: Duration::ZERO,
-            threads: 1,
-            processes: Vec::new(),
-            memory_at: None,
+            ..Config::default()
         }
     }
 
@@ -316,5 +353,23 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let report = run(&Config { target: format!("http://{free}").parse().unwrap(), ..config() }).unwrap();
         assert_eq!((report.requests, report.errors.get("connect")), (3, Some(&3)));
+    }
+
+    #[test]
+    fn the_shares_of_all_threads_are_the_whole() {
+        for (whole, threads) in [(7, 3), (3, 3), (1, 4), (0, 2)] {
+            let of = |thread| Share { thread, threads }.of(whole);
+            assert_eq!((0..threads).map(of).sum::<usize>(), whole);
+        }
+    }
+
+    #[test]
+    fn requests_in_flight_are_bounded_and_their_peak_is_kept() {
+        let job = Job::new(&config(), Length::Requests(1));
+        let held = [job.enter(2).unwrap(), job.enter(2).unwrap()];
+        assert!(job.enter(2).is_none());
+        drop(held);
+        assert!(job.enter(2).is_some());
+        assert_eq!(job.in_flight_peak.load(Relaxed), 2);
     }
 }

@@ -4,147 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::client::{Observer, Reply};
-use super::verify::Failure;
+use super::arrivals::Arrivals;
+use super::tally::Tally;
+use super::times::{Distributions, Times, distribution, quantiles};
 use crate::procfs::Sample;
-
-/// The longest time a histogram holds; longer ones count as this. Unit: µs.
-const TIME_US_MAX: u64 = 3_600_000_000;
-
-/// What one thread has counted.
-#[derive(Debug)]
-pub struct Tally {
-    ok: u64,
-    sealed: u64,
-    events: u64,
-    body_bytes: u64,
-    comments: u64,
-    reconnects: u64,
-    errors: BTreeMap<String, u64>,
-    first_event: Histogram<u64>,
-    gap: Histogram<u64>,
-    total: Histogram<u64>,
-    delivery: Histogram<u64>,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        Self {
-            ok: 0,
-            sealed: 0,
-            events: 0,
-            body_bytes: 0,
-            comments: 0,
-            reconnects: 0,
-            errors: BTreeMap::new(),
-            first_event: times(),
-            gap: times(),
-            total: times(),
-            delivery: times(),
-        }
-    }
-}
-
-/// A histogram of µs with three significant digits.
-#[expect(
-    clippy::expect_used,
-    reason = "the bounds are constants that the constructor accepts; a test makes one"
-)]
-fn times() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, TIME_US_MAX, 3).expect("bounds are valid")
-}
-
-impl Observer for Tally {
-    fn gap(&mut self, us: u64) {
-        self.gap.saturating_record(us);
-    }
-
-    fn delivery(&mut self, us: u64) {
-        self.delivery.saturating_record(us);
-    }
-}
-
-impl Tally {
-    /// Adds the outcome of one request.
-    pub fn add(&mut self, outcome: Result<Reply, Failure>) {
-        match outcome {
-            Ok(reply) => {
-                self.ok += 1;
-                self.sealed += u64::from(reply.sealed);
-                self.events += reply.events;
-                self.body_bytes += reply.body_bytes;
-                self.comments += reply.comments;
-                self.first_event.saturating_record(reply.first_event_us);
-                self.total.saturating_record(reply.total_us);
-            }
-            Err(failure) => *self.errors.entry(failure.to_string()).or_default() += 1,
-        }
-    }
-
-    /// Notes that a kept connection was found closed before it was used again.
-    pub fn add_reconnect(&mut self) {
-        self.reconnects += 1;
-    }
-
-    /// Adds everything that `other` has counted.
-    pub fn merge(&mut self, other: &Self) {
-        self.ok += other.ok;
-        self.sealed += other.sealed;
-        self.events += other.events;
-        self.body_bytes += other.body_bytes;
-        self.comments += other.comments;
-        self.reconnects += other.reconnects;
-        for (kind, count) in &other.errors {
-            *self.errors.entry(kind.clone()).or_default() += count;
-        }
-        for (own, other) in [
-            (&mut self.first_event, &other.first_event),
-            (&mut self.gap, &other.gap),
-            (&mut self.total, &other.total),
-            (&mut self.delivery, &other.delivery),
-        ] {
-            // Both have the same bounds, so nothing can be out of range.
-            let _ = own.add(other);
-        }
-    }
-}
-
-/// A histogram in a few figures. Unit: µs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Times {
-    /// How many were measured.
-    pub count: u64,
-    /// The mean.
-    pub mean: f64,
-    /// The median.
-    pub p50: u64,
-    /// Nine of ten are not longer.
-    pub p90: u64,
-    /// 99 of 100 are not longer.
-    pub p99: u64,
-    /// 999 of 1,000 are not longer.
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
-}
-
-impl From<&Histogram<u64>> for Times {
-    fn from(histogram: &Histogram<u64>) -> Self {
-        let at = |quantile| histogram.value_at_quantile(quantile);
-        Self {
-            count: histogram.len(),
-            mean: histogram.mean(),
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: histogram.max(),
-        }
-    }
-}
 
 /// CPU and memory of one measured process, or of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -155,6 +20,8 @@ pub struct Usage {
     pub cpu_us_per_event: f64,
     /// CPU time per completed request. Unit: µs.
     pub cpu_us_per_request: f64,
+    /// Time that threads were ready to run and had no CPU. Unit: µs.
+    pub run_delay_us: u64,
     /// CPU time as a share of the run's wall time; 1.0 is one core.
     pub cores: f64,
     /// Resident memory at the end. Unit: KiB.
@@ -181,6 +48,8 @@ pub struct Readings {
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
+    /// How requests arrived, as the option is written, the seed with it.
+    pub arrivals: String,
     /// Requests that ended, well or not.
     pub requests: u64,
     /// Requests whose reply passed every check.
@@ -191,6 +60,8 @@ pub struct Report {
     pub errors: BTreeMap<String, u64>,
     /// Kept connections that were found closed before they were used again.
     pub reconnects: u64,
+    /// The most requests in flight at one moment.
+    pub in_flight_peak: u64,
     /// Wall time. Unit: s.
     pub seconds: f64,
     /// Events of good replies; a reply that is no stream is one event.
@@ -203,14 +74,24 @@ pub struct Report {
     pub body_bytes: u64,
     /// Comment lines in good streams.
     pub comments: u64,
-    /// From the first byte of the request to the first event.
+    /// From where the request counts (its start; its schedule in an open load) to the first event.
     pub first_event_us: Times,
     /// Between two events of one stream; events that arrive together have 0 between them.
     pub gap_us: Times,
-    /// From the first byte of the request to the end of the reply.
+    /// From where the request counts (its start; its schedule in an open load) to the end of the reply.
     pub total_us: Times,
     /// From the provider's write to the reading of the event, with `stamp`.
     pub delivery_us: Times,
+    /// How much later than its schedule each request of an open load was released: the generator's own delay.
+    pub lateness_us: Times,
+    /// With a bound of connections: how long requests waited for one after their release.
+    pub connection_wait_us: Times,
+    /// Whole refusals by status: from where the request counts to the end of the reply. They are among the errors too.
+    pub refusals: BTreeMap<u16, Times>,
+    /// The distributions of the times above, to be drawn.
+    pub distributions: Distributions,
+    /// CPU time of each process's threads during the run, by their names. Unit: µs.
+    pub threads_us: BTreeMap<String, BTreeMap<String, u64>>,
     /// Each measured process.
     pub processes: BTreeMap<String, Usage>,
     /// All of them together.
@@ -218,13 +99,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Puts a run's figures together.
+    /// Puts the figures of a closed run together; growth of memory is divided by its `workers`, each of which has one
+    /// request in flight.
     #[must_use]
     pub fn new(tally: &Tally, elapsed: Duration, workers: u64, readings: &Readings) -> Self {
         let failed: u64 = tally.errors.values().sum();
         let seconds = elapsed.as_secs_f64();
         let usage = |name: Option<&str>| usage(tally, seconds, workers, readings, name);
+        let quantiles = quantiles();
         Self {
+            arrivals: Arrivals::Closed.to_string(),
+            in_flight_peak: workers,
             requests: tally.ok + failed,
             ok: tally.ok,
             sealed: tally.sealed,
@@ -240,6 +125,21 @@ impl Report {
             gap_us: Times::from(&tally.gap),
             total_us: Times::from(&tally.total),
             delivery_us: Times::from(&tally.delivery),
+            lateness_us: Times::from(&tally.lateness),
+            connection_wait_us: Times::from(&tally.connection_wait),
+            refusals: tally.refusals.iter().map(|(status, times)| (*status, Times::from(times))).collect(),
+            distributions: Distributions {
+                first_event_us: distribution(&tally.first_event, &quantiles),
+                gap_us: distribution(&tally.gap, &quantiles),
+                total_us: distribution(&tally.total, &quantiles),
+                delivery_us: distribution(&tally.delivery, &quantiles),
+                quantiles,
+            },
+            threads_us: readings
+                .after
+                .iter()
+                .map(|(name, after)| (name.clone(), threads_us(readings.before.get(name), after)))
+                .collect(),
             processes: readings.after.keys().map(|name| (name.clone(), usage(Some(name)))).collect(),
             all_processes: (!readings.after.is_empty()).then(|| usage(None)),
         }
@@ -262,6 +162,7 @@ fn usage(tally: &Tally, seconds: f64, workers: u64, readings: &Readings, name: O
             .sum()
     };
     let cpu = |sample: &Sample| sample.cpu_us;
+    let delay = |sample: &Sample| sample.run_delay_ns / 1000;
     let pss = |sample: &Sample| sample.pss_kib;
     let cpu_us = sum(&readings.after, cpu).saturating_sub(sum(&readings.before, cpu));
     let within = readings.within.as_ref().map(|within| sum(within, pss));
@@ -270,12 +171,20 @@ fn usage(tally: &Tally, seconds: f64, workers: u64, readings: &Readings, name: O
         cpu_us,
         cpu_us_per_event: ratio(cpu_us as f64, tally.events as f64),
         cpu_us_per_request: ratio(cpu_us as f64, tally.ok as f64),
+        run_delay_us: sum(&readings.after, delay).saturating_sub(sum(&readings.before, delay)),
         cores: ratio(cpu_us as f64 / 1e6, seconds),
         rss_kib: sum(&readings.after, |sample| sample.rss_kib),
         rss_peak_kib: sum(&readings.after, |sample| sample.rss_peak_kib),
         pss_kib: [Some(before), within, Some(sum(&readings.after, pss))],
         pss_kib_per_stream: within.map(|within| ratio(within as f64 - before as f64, workers as f64)),
     }
+}
+
+/// CPU time of the threads between two readings of a process.
+fn threads_us(before: Option<&Sample>, after: &Sample) -> BTreeMap<String, u64> {
+    let then = |name: &String| before.and_then(|sample| sample.threads_ns.get(name)).copied().unwrap_or(0);
+    let spent = |(name, ns): (&String, &u64)| (name.clone(), ns.saturating_sub(then(name)) / 1000);
+    after.threads_ns.iter().map(spent).collect()
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -294,20 +203,32 @@ impl fmt::Display for Report {
             "events {}   {:.0} events/s   body bytes {}   comments {}",
             self.events, self.events_per_second, self.body_bytes, self.comments
         )?;
+        writeln!(f, "arrivals {}   in flight at most {}", self.arrivals, self.in_flight_peak)?;
         for (kind, count) in &self.errors {
             writeln!(f, "error {kind}: {count}")?;
         }
+        self.write_times(f)?;
+        self.write_processes(f)
+    }
+}
+
+impl Report {
+    fn write_times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "\n{:<14}{:>10}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}",
             "ms", "count", "mean", "p50", "p90", "p99", "p99.9", "max"
         )?;
-        for (name, times) in [
+        let named = [
             ("first event", &self.first_event_us),
             ("gap", &self.gap_us),
             ("total", &self.total_us),
             ("delivery", &self.delivery_us),
-        ] {
+            ("lateness", &self.lateness_us),
+            ("waited", &self.connection_wait_us),
+        ];
+        let refused = self.refusals.iter().map(|(status, times)| (format!("refused {status}"), times));
+        for (name, times) in named.map(|(name, times)| (name.to_owned(), times)).into_iter().chain(refused) {
             if times.count > 0 {
                 write!(f, "{name:<14}{:>10}{:>11.3}", times.count, times.mean / 1000.0)?;
                 for us in [times.p50, times.p90, times.p99, times.p999, times.max] {
@@ -316,6 +237,10 @@ impl fmt::Display for Report {
                 writeln!(f)?;
             }
         }
+        Ok(())
+    }
+
+    fn write_processes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(all) = &self.all_processes else { return Ok(()) };
         writeln!(
             f,
@@ -359,6 +284,8 @@ fn usage_row(usage: &Usage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::exchange::{Observer as _, Reply};
+    use crate::load::verify::Failure;
 
     fn tally() -> Tally {
         let mut tally = Tally::default();
@@ -373,6 +300,7 @@ mod tests {
             }));
         }
         tally.add(Err(Failure::Status(503)));
+        tally.add_refusal(503, 700);
         tally.gap(20_000);
         tally
     }
@@ -381,9 +309,11 @@ mod tests {
     fn merged_tallies_add_up() {
         let mut sum = tally();
         sum.merge(&tally());
+        sum.add_refusal(429, 9);
         let report = Report::new(&sum, Duration::from_secs(2), 4, &Readings::default());
         assert_eq!((report.requests, report.ok, report.sealed, report.events), (6, 4, 4, 200));
         assert_eq!(report.errors.get("status_503"), Some(&2));
+        assert_eq!((report.refusals[&503].count, report.refusals[&429].max), (2, 9));
         assert_eq!((report.first_event_us.count, report.gap_us.count), (4, 2));
         assert!((report.events_per_second - 100.0).abs() < 1e-9);
         assert!(!report.is_clean());
@@ -418,6 +348,8 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["errors"]["status_503"], 1);
         assert_eq!(json["first_event_us"]["count"], 2);
+        assert_eq!(json["refusals"]["503"]["max"], 700);
+        assert!(table.contains("refused 503"), "{table}");
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub enum Failure {
     /// The request could not be written.
     #[error("write")]
     Write,
+    /// It was due while as many requests as allowed were in flight; it was not sent.
+    #[error("max_in_flight")]
+    MaxInFlight,
     /// The reply was not complete within the time limit.
     #[error("timeout")]
     Timeout,

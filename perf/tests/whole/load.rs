@@ -3,29 +3,19 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::harness::{config, get, start};
-use iop_perf::load::{self, Config, Length};
+use crate::harness::{config, get, start, stats_when};
+use iop_perf::load::{self, Arrivals, Config, Length, Step};
 use iop_perf::procfs::Process;
 
 fn load(address: SocketAddr, script: &str) -> Config {
     Config {
         target: format!("http://{address}").parse().unwrap(),
-        token: None,
         model: "m".to_owned(),
         concurrency: 4,
         length: Length::Requests(12),
-        warmup_requests: 0,
-        stream: true,
-        include_usage: true,
-        prompt_bytes: 200,
         script: Some(script.to_owned()),
-        keep_alive: true,
-        seal_demanded: true,
         timeout: Duration::from_secs(5),
-        stagger: Duration::ZERO,
-        threads: 1,
-        processes: Vec::new(),
-        memory_at: None,
+        ..Config::default()
     }
 }
 
@@ -109,4 +99,89 @@ fn runs_end_by_time_and_read_their_processes() {
     let me = report.processes["me"];
     assert!(me.pss_kib.iter().all(|kib| kib.is_some_and(|kib| kib > 0)), "{me:?}");
     assert_eq!(Some(me), report.all_processes);
+}
+
+/// An open load of 40 requests within a fifth of a second.
+fn open(address: SocketAddr, script: &str) -> Config {
+    let arrivals = Arrivals::Uniform { per_second: 200.0 };
+    Config { arrivals, length: Length::Requests(40), ..load(address, script) }
+}
+
+#[test]
+fn every_scheduled_request_is_sent_and_proven_exact_on_any_number_of_threads() {
+    let address = start(config(""));
+    let steps = |per_second| Step { per_second, lasts: Duration::from_millis(100) };
+    for (arrivals, threads) in [
+        (Arrivals::Uniform { per_second: 200.0 }, 1),
+        (Arrivals::Poisson { per_second: 200.0, seed: 3 }, 3),
+        (Arrivals::Steps(vec![steps(100.0), steps(300.0)]), 2),
+    ] {
+        let asked = Config { arrivals: arrivals.clone(), threads, ..open(address, "events=3") };
+        let report = load::run(&asked).unwrap();
+        assert!(report.is_clean(), "{report}");
+        assert_eq!((report.ok, report.sealed, report.lateness_us.count), (40, 40, 40), "{report}");
+        assert_eq!(report.arrivals, arrivals.to_string());
+        assert!(report.in_flight_peak >= 1 && report.connection_wait_us.count == 0);
+        assert_eq!(report.distributions.total_us.len(), report.distributions.quantiles.len());
+    }
+}
+
+#[test]
+fn an_open_load_ends_with_its_time_even_if_its_schedule_does_not() {
+    let address = start(config(""));
+    let length = Length::Time(Duration::from_millis(100));
+    let report = load::run(&Config { length, ..open(address, "events=1") }).unwrap();
+    assert_eq!((report.requests, report.ok), (20, 20), "{report}");
+}
+
+/// A closed load of one worker would see one slow reply and 39 quick ones. The schedule does not wait: whoever was due
+/// meanwhile has waited too, and its latency says so.
+#[test]
+fn what_a_stalled_subject_makes_others_wait_is_in_their_latencies() {
+    let address = start(config(""));
+    // One connection, each reply 20 ms, a request due every 5 ms: the n-th waits for n others.
+    let stalled = Config { connections: Some(1), ..open(address, "prefill=20ms events=1") };
+    let report = load::run(&stalled).unwrap();
+    assert!(report.is_clean(), "{report}");
+    // At least 40 × 20 ms of replies less 39 × 5 ms of schedule, whatever else the machine does.
+    assert!(report.total_us.max >= 600_000 && report.first_event_us.max >= 600_000, "{report}");
+    assert!(report.total_us.p50 >= 300_000, "{report}");
+    assert!(report.connection_wait_us.max >= 580_000, "{report}");
+    assert_eq!((report.in_flight_peak > 20, report.connection_wait_us.count), (true, 40), "{report}");
+    let serving = get(address, "/stats").json()["connections_serving"].as_u64().unwrap();
+    assert!(serving <= 2, "one connection, and the one that asks: {serving}");
+}
+
+#[test]
+fn requests_over_the_bound_in_flight_fail_by_their_own_name() {
+    let address = start(config(""));
+    let bounded = Config { max_in_flight: 3, ..open(address, "prefill=2s events=1") };
+    let report = load::run(&bounded).unwrap();
+    // All are due long before the first reply.
+    assert_eq!((report.ok, report.errors.get("max_in_flight")), (3, Some(&37)), "{report}");
+    assert_eq!(report.in_flight_peak, 3);
+}
+
+#[test]
+fn refusals_have_times_of_their_own_and_keep_their_connection() {
+    let address = start(config(""));
+    let refused = Config { concurrency: 1, ..load(address, "status=429") };
+    let report = load::run(&refused).unwrap();
+    assert_eq!((report.ok, report.errors.get("status_429")), (0, Some(&12)), "{report}");
+    assert_eq!((report.refusals[&429].count, report.total_us.count), (12, 0), "{report}");
+    let serving = get(address, "/stats").json()["connections_serving"].as_u64().unwrap();
+    assert!(serving <= 2, "one connection, and the one that asks: {serving}");
+}
+
+#[test]
+fn a_request_over_its_limit_closes_its_connection_at_once() {
+    let address = start(config(""));
+    let arrivals = Arrivals::Uniform { per_second: 20.0 };
+    let script = "prefill=3600s ping=10ms events=1";
+    let (timeout, length) = (Duration::from_millis(50), Length::Requests(20));
+    let report = load::run(&Config { arrivals, timeout, length, ..load(address, script) }).unwrap();
+    assert_eq!(report.errors.get("timeout"), Some(&20), "{report}");
+    let stats = stats_when(address, |stats| stats["requests_open"] == 0);
+    // A second lies between the first and the last: they were not all kept until the end.
+    assert!(stats["requests_open_peak"].as_u64() < Some(20), "{stats:#}");
 }

@@ -1,13 +1,6 @@
-//! One connection of the load generator: sends a request and reads its reply, timing and checking every
-//! event.
+//! A reply as it arrives: timed, its framing taken off, every event checked. Pure: it is handed bytes and times.
 
-use std::io;
-use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use super::verify::{Check, EventReader, Failure};
 use crate::chunked::Decoder;
@@ -18,6 +11,8 @@ const HEAD_BYTES_MAX: usize = 1 << 20;
 const HEADERS_MAX: usize = 512;
 /// The most interim (1xx) responses before the final one.
 const INTERIM_MAX: u32 = 100;
+/// The longest body of a refusal that is read to its end. Unit: bytes.
+const REFUSAL_BYTES_MAX: u64 = 1 << 20;
 
 /// How the end of a response body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +34,9 @@ struct Head {
 /// The times and sizes of one verified reply.
 #[derive(Debug, Default)]
 pub struct Reply {
-    /// From the first byte of the request to the first event, or to the whole body. Unit: µs.
+    /// From where the request counts (its start, or its place in the schedule) to the first event, or to the whole body. Unit: µs.
     pub first_event_us: u64,
-    /// From the first byte of the request to the end of the reply. Unit: µs.
+    /// From where the request counts (its start, or its place in the schedule) to the end of the reply. Unit: µs.
     pub total_us: u64,
     /// `data` events, `[DONE]` included; 1 for a reply that is no stream.
     pub events: u64,
@@ -63,104 +58,163 @@ pub trait Observer {
     fn delivery(&mut self, us: u64);
 }
 
-/// A connection to the subject.
-#[derive(Debug)]
-pub struct Connection {
-    stream: TcpStream,
-    input: BytesMut,
-    reusable: bool,
+/// When a piece of a reply was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// By the monotonic clock.
+    pub now: Instant,
+    /// Since 1970, to compare with the provider's stamps.
+    pub wall: Duration,
 }
 
-impl Connection {
-    /// Connects.
-    ///
-    /// # Errors
-    /// [`Failure::Connect`].
-    pub async fn open(address: SocketAddr) -> Result<Self, Failure> {
-        let stream = TcpStream::connect(address).await.map_err(|_| Failure::Connect)?;
-        stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
-        Ok(Self { stream, input: BytesMut::with_capacity(16 * 1024), reusable: true })
-    }
+/// Whether a reply is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It is.
+    Done,
+    /// More must be read.
+    More,
+}
 
-    /// Whether another request may be sent: the last reply ended in good order and the peer has not closed
-    /// since.
+/// One reply in the course of arriving.
+///
+/// ```text
+/// head (and interim heads before it) ──► body ──► Done
+/// ```
+/// Hand it everything that is read, in any split, until it says [`Progress::Done`] or fails; then [`Self::finish`].
+#[derive(Debug)]
+pub struct Exchange {
+    /// What was read of a head that is not complete, and after the end what does not belong to the reply.
+    held: Vec<u8>,
+    interim: u32,
+    head: Option<Head>,
+    framing: Deframer,
+    body: Body,
+    ended: bool,
+}
+
+impl Exchange {
+    /// A reply of which nothing has arrived; its times count from `from`.
     #[must_use]
-    pub fn is_reusable(&self) -> bool {
-        let mut byte = [0_u8; 1];
-        let quiet =
-            matches!(self.stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
-        self.reusable && self.input.is_empty() && quiet
+    pub fn new(mode: Mode, from: Instant) -> Self {
+        Self {
+            held: Vec::new(),
+            interim: 0,
+            head: None,
+            framing: Deframer::Close,
+            body: Body::new(mode, from),
+            ended: false,
+        }
     }
 
-    /// Sends `request` and reads its reply, as a stream or whole.
+    /// Takes what was read. `plain` is room for the body's bytes, which the caller keeps for the next call.
     ///
     /// # Errors
-    /// The [`Failure`] that ends the request; the connection is not reusable then.
-    pub async fn exchange(
+    /// The [`Failure`] that the input proves.
+    pub fn handle_input(
         &mut self,
-        request: &[u8],
-        mode: Mode,
+        input: &[u8],
+        at: Moment,
+        plain: &mut Vec<u8>,
         observer: &mut impl Observer,
-    ) -> Result<Reply, Failure> {
-        self.reusable = false;
-        let started = Instant::now();
-        // A subject may refuse early and close: then its reply says more than the failed write.
-        let written = self.stream.write_all(request).await;
-        let head = match (self.read_head().await, written) {
-            (Err(Failure::ClosedBeforeHead | Failure::ResetBeforeHead), Err(_)) => {
-                return Err(Failure::Write);
-            }
-            (head, _) => head?,
-        };
-        if head.status != 200 {
-            return Err(Failure::Status(head.status));
+    ) -> Result<Progress, Failure> {
+        if self.head.is_some() {
+            return self.handle_body(input, at, plain, observer);
         }
-        if mode.stream && !head.event_stream {
+        self.held.extend_from_slice(input);
+        let mut held = std::mem::take(&mut self.held);
+        let mut used = 0;
+        while let Some((head, length)) = parse_head(held.get(used..).unwrap_or_default())? {
+            used += length;
+            if head.status >= 200 {
+                self.begin_body(head)?;
+                return self.handle_body(held.get(used..).unwrap_or_default(), at, plain, observer);
+            }
+            self.interim += 1;
+            if self.interim > INTERIM_MAX {
+                return Err(Failure::BadHead);
+            }
+        }
+        held.drain(..used);
+        self.held = held;
+        Ok(Progress::More)
+    }
+
+    /// The peer has closed.
+    ///
+    /// # Errors
+    /// The [`Failure`] that this means, unless the close is the reply's end.
+    pub fn handle_end(&mut self) -> Result<Progress, Failure> {
+        match &self.head {
+            None if self.held.is_empty() && self.interim == 0 => Err(Failure::ClosedBeforeHead),
+            Some(head) if head.framing == Framing::Close => {
+                self.ended = true;
+                Ok(Progress::Done)
+            }
+            _ => Err(Failure::Truncated),
+        }
+    }
+
+    /// The peer has reset the connection: what that means.
+    #[must_use]
+    pub fn handle_reset(&self) -> Failure {
+        let nothing_yet = self.head.is_none() && self.held.is_empty() && self.interim == 0;
+        if nothing_yet { Failure::ResetBeforeHead } else { Failure::Reset }
+    }
+
+    /// Whether the connection can carry another request: the reply is complete, with nothing behind it, and nobody has
+    /// announced a close.
+    #[must_use]
+    pub fn leaves_connection_reusable(&self) -> bool {
+        let kept = self.head.as_ref().is_some_and(|head| head.keep_alive && head.framing != Framing::Close);
+        self.ended && kept && self.held.is_empty()
+    }
+
+    /// The verdict on a complete reply.
+    ///
+    /// # Errors
+    /// The [`Failure`] of the whole; [`Failure::Status`] if it is a refusal.
+    pub fn finish(self, now: Instant) -> Result<Reply, Failure> {
+        match &self.head {
+            Some(head) if head.status != 200 => Err(Failure::Status(head.status)),
+            _ => self.body.finish(now),
+        }
+    }
+
+    fn begin_body(&mut self, head: Head) -> Result<(), Failure> {
+        if head.status == 200 && self.body.mode.stream && !head.event_stream {
             return Err(Failure::NotSse);
         }
-        let mut body = Body::new(mode, started);
-        let mut framing = Deframer::new(head.framing);
-        let mut plain = Vec::with_capacity(16 * 1024);
-        loop {
-            plain.clear();
-            framing.decode(&mut self.input, &mut plain)?;
-            body.handle(&plain, observer)?;
-            if framing.is_done() {
-                break;
-            }
-            match self.stream.read_buf(&mut self.input).await {
-                Ok(0) if head.framing == Framing::Close => break,
-                Ok(0) => return Err(Failure::Truncated),
-                Ok(_) => {}
-                Err(_) => return Err(Failure::Reset),
-            }
-        }
-        self.reusable = head.keep_alive && head.framing != Framing::Close;
-        body.finish()
+        self.framing = Deframer::new(head.framing);
+        self.head = Some(head);
+        Ok(())
     }
 
-    async fn read_head(&mut self) -> Result<Head, Failure> {
-        let mut interim = 0;
-        loop {
-            while let Some((head, length)) = parse_head(&self.input)? {
-                self.input.advance(length);
-                if head.status >= 200 {
-                    return Ok(head);
-                }
-                interim += 1;
-                if interim > INTERIM_MAX {
-                    return Err(Failure::BadHead);
+    fn handle_body(
+        &mut self,
+        input: &[u8],
+        at: Moment,
+        plain: &mut Vec<u8>,
+        observer: &mut impl Observer,
+    ) -> Result<Progress, Failure> {
+        plain.clear();
+        let used = self.framing.decode(input, plain)?;
+        match &self.head {
+            Some(head) if head.status != 200 => {
+                self.body.reply.body_bytes += plain.len() as u64;
+                // Nobody waits for the end of a refusal without end.
+                if self.body.reply.body_bytes > REFUSAL_BYTES_MAX {
+                    return Err(Failure::Status(head.status));
                 }
             }
-            let nothing_yet = self.input.is_empty() && interim == 0;
-            match self.stream.read_buf(&mut self.input).await {
-                Ok(0) if nothing_yet => return Err(Failure::ClosedBeforeHead),
-                Ok(0) => return Err(Failure::Truncated),
-                Ok(_) => {}
-                Err(_) if nothing_yet => return Err(Failure::ResetBeforeHead),
-                Err(_) => return Err(Failure::Reset),
-            }
+            _ => self.body.handle(plain, at, observer)?,
         }
+        if self.framing.is_done() {
+            self.ended = true;
+            self.held.extend_from_slice(input.get(used..).unwrap_or_default());
+            return Ok(Progress::Done);
+        }
+        Ok(Progress::More)
     }
 }
 
@@ -229,7 +283,8 @@ impl Deframer {
         }
     }
 
-    fn decode(&mut self, input: &mut BytesMut, out: &mut Vec<u8>) -> Result<(), Failure> {
+    /// Appends the body's bytes of `input` to `out`; how many bytes of `input` were the reply's.
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<usize, Failure> {
         let used = match self {
             Self::Chunked(decoder) => decoder.decode(input, out).map_err(|_| Failure::BadChunk)?,
             Self::Close => {
@@ -243,8 +298,7 @@ impl Deframer {
                 used
             }
         };
-        input.advance(used);
-        Ok(())
+        Ok(used)
     }
 
     fn is_done(&self) -> bool {
@@ -260,7 +314,7 @@ impl Deframer {
 #[derive(Debug)]
 struct Body {
     mode: Mode,
-    started: Instant,
+    from: Instant,
     last_event: Option<Instant>,
     reader: EventReader,
     check: Check,
@@ -269,10 +323,10 @@ struct Body {
 }
 
 impl Body {
-    fn new(mode: Mode, started: Instant) -> Self {
+    fn new(mode: Mode, from: Instant) -> Self {
         Self {
             mode,
-            started,
+            from,
             last_event: None,
             reader: EventReader::default(),
             check: Check::default(),
@@ -281,7 +335,7 @@ impl Body {
         }
     }
 
-    fn handle(&mut self, plain: &[u8], observer: &mut impl Observer) -> Result<(), Failure> {
+    fn handle(&mut self, plain: &[u8], at: Moment, observer: &mut impl Observer) -> Result<(), Failure> {
         if plain.is_empty() {
             return Ok(());
         }
@@ -290,16 +344,15 @@ impl Body {
             self.whole.extend_from_slice(plain);
             return Ok(());
         }
-        // One reading of each clock for all events of one read: they arrived together.
-        let now = Instant::now();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (check, last_event, reply, started) =
-            (&mut self.check, &mut self.last_event, &mut self.reply, self.started);
+        // All events of one read arrived together.
+        let Moment { now, wall } = at;
+        let (check, last_event, reply, from) =
+            (&mut self.check, &mut self.last_event, &mut self.reply, self.from);
         self.reader.read(plain, |data| {
             observer.event();
             match last_event.replace(now) {
-                Some(before) => observer.gap(micros(now - before)),
-                None => reply.first_event_us = micros(now - started),
+                Some(before) => observer.gap(micros(now.saturating_duration_since(before))),
+                None => reply.first_event_us = micros(now.saturating_duration_since(from)),
             }
             if let Some(sent) = check.handle_event(data)?.sent {
                 observer.delivery(micros(wall.saturating_sub(Duration::from_nanos(sent))));
@@ -308,7 +361,7 @@ impl Body {
         })
     }
 
-    fn finish(mut self) -> Result<Reply, Failure> {
+    fn finish(mut self, now: Instant) -> Result<Reply, Failure> {
         if self.mode.stream {
             if !self.reader.is_between_events() {
                 return Err(Failure::Truncated);
@@ -317,16 +370,16 @@ impl Body {
         } else {
             self.check.handle_whole(&self.whole)?;
             self.reply.events = 1;
-            self.reply.first_event_us = micros(self.started.elapsed());
+            self.reply.first_event_us = micros(now.saturating_duration_since(self.from));
         }
         self.reply.sealed = self.check.finish(self.mode.seal_demanded)?;
         self.reply.comments = self.reader.comments;
-        self.reply.total_us = micros(self.started.elapsed());
+        self.reply.total_us = micros(now.saturating_duration_since(self.from));
         Ok(self.reply)
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -365,8 +418,8 @@ mod tests {
     #[test]
     fn lengths_take_no_byte_too_many() {
         let mut framing = Deframer::new(Framing::Length(3));
-        let (mut input, mut out) = (BytesMut::from(&b"abcd"[..]), Vec::new());
-        framing.decode(&mut input, &mut out).unwrap();
-        assert_eq!((out.as_slice(), &input[..], framing.is_done()), (&b"abc"[..], &b"d"[..], true));
+        let mut out = Vec::new();
+        assert_eq!(framing.decode(b"abcd", &mut out), Ok(3));
+        assert_eq!((out.as_slice(), framing.is_done()), (&b"abc"[..], true));
     }
 }

@@ -1,0 +1,56 @@
+//! The closed load: workers that send when their last reply has ended.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::attempt::{attempt, settle};
+use super::connection::Connection;
+use super::tally::Tally;
+use super::verify::Failure;
+use super::{Job, Length, Share, engine};
+
+/// Runs a thread's workers to their end.
+pub(super) async fn run(job: &Arc<Job>, share: Share, origin: Instant) -> Tally {
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let workers: Vec<_> = (share.thread..job.config.concurrency)
+        .step_by(share.threads)
+        .map(|worker| glommio::spawn_local(work(Arc::clone(job), worker, origin, Rc::clone(&tally))))
+        .collect();
+    for worker in workers {
+        worker.await;
+    }
+    Rc::into_inner(tally).map(RefCell::into_inner).unwrap_or_default()
+}
+
+async fn work(job: Arc<Job>, worker: usize, origin: Instant, tally: Rc<RefCell<Tally>>) {
+    let config = &job.config;
+    let start = config.stagger.as_secs_f64() * worker as f64 / config.concurrency as f64;
+    engine::sleep_until(origin + Duration::from_secs_f64(start)).await;
+    let mut kept: Option<Connection> = None;
+    while take(&job, origin) {
+        let _in_flight = job.enter(u64::MAX);
+        let from = Instant::now();
+        let attempt = attempt(&job, kept.take(), &job.request, from, &tally);
+        // What a limit cuts off is dropped, its connection with it.
+        let outcome = match engine::until(from + config.timeout, attempt).await {
+            Some((connection, outcome)) => {
+                kept = connection;
+                outcome
+            }
+            None => Err(Failure::Timeout),
+        };
+        settle(&tally, outcome, from);
+    }
+}
+
+/// Takes the right to send one more request.
+fn take(job: &Job, origin: Instant) -> bool {
+    let in_time = match job.length {
+        Length::Requests(_) => true,
+        Length::Time(time) => origin.elapsed() < time,
+    };
+    in_time && job.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+}
