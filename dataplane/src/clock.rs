@@ -1,6 +1,9 @@
 //! The only place that reads the clock. Machines are handed the result.
 
-use std::{sync::OnceLock, time::Instant};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 /// Now, on the monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
@@ -16,7 +19,12 @@ pub fn monotonic_nanos() -> u64 {
 }
 
 /// Seconds since 1970 on the wall clock; for log lines, certificates and `created` fields only, never for timers.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn unix_seconds() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    since_1970().as_secs()
+}
+
+/// Time since 1970 on the wall clock, for log lines only.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn since_1970() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,7 +1,6 @@
 //! One client connection: requests one after the other, each authenticated, read whole and routed.
 
 use std::{
-    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -152,7 +151,7 @@ impl Route<'_> {
 
 /// A request's way through this file, for its one log line.
 struct Request {
-    client: SocketAddr,
+    client: Rc<str>,
     id: Arc<str>,
     started: Instant,
     route: &'static str,
@@ -165,6 +164,8 @@ impl Client {
     /// by an answer, and not by a close that could cross them.
     async fn serve(self, stream: Stream, limits: Rc<Limits>, _counted: Counted) {
         let mut connection = Connection::new(stream, limits);
+        // As text, for the log lines.
+        let client: Rc<str> = connection.peer_addr().to_string().into();
         loop {
             let next = {
                 let stopping = std::pin::pin!(self.state.stopping.closed());
@@ -176,7 +177,7 @@ impl Client {
             };
             panic_point!("edge.connection");
             let mut request = Request {
-                client: connection.peer_addr(),
+                client: Rc::clone(&client),
                 id: request_id::new(),
                 started: clock::now(),
                 route: "none",
@@ -236,8 +237,7 @@ impl Client {
             connection.set_draining();
             return self.refuse(connection, request, &Fault::Draining).await;
         }
-        let fields = head.headers.iter().map(|(name, value)| (name.as_bytes(), value));
-        match self.auth.authenticate(fields) {
+        match self.auth.authenticate(head.headers.raw()) {
             Ok(principal) => request.token_ref = Some(Arc::clone(&principal.token_ref)),
             Err(error) => {
                 tracing::debug!(request = &*request.id, reason = error.label(), "token refused");

@@ -10,6 +10,7 @@ pub mod control_loop;
 pub mod dispatch;
 pub mod lease;
 pub mod link;
+pub mod log_line;
 pub mod logging;
 pub mod mail;
 pub mod metrics;

@@ -1,9 +1,12 @@
 //! Log output: text or JSON on standard error.
 
-use dataplane::{log::LogWriter, shard::log_panics};
-use tracing_subscriber::EnvFilter;
+use dataplane::shard::log_panics;
+use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::config::settings::{LogFormat, Logging};
+use crate::{
+    config::settings::{LogFormat, Logging},
+    log_line::{StandardError, TextLines},
+};
 
 /// Installs the process's subscriber, also for panics. `RUST_LOG` overrides `logging.level`.
 ///
@@ -11,14 +14,14 @@ use crate::config::settings::{LogFormat, Logging};
 /// One is installed already.
 pub fn install(logging: &Logging) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(logging.level.as_str()));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| LogWriter)
-        // Its own complaint would go to standard error too, wait for it, and panic when it is closed.
-        .log_internal_errors(false);
+    let lines = tracing_subscriber::registry().with(filter);
     match logging.format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => lines.with(TextLines).try_init(),
+        LogFormat::Json => {
+            // Its own complaint would go to standard error too, wait for it, and panic when it is closed.
+            let json = fmt::layer().json().with_writer(StandardError).log_internal_errors(false);
+            lines.with(json).try_init()
+        }
     }
     .map_err(|error| anyhow::anyhow!("logging: {error}"))?;
     log_panics();

@@ -73,8 +73,8 @@ pub struct Open {
     pub claim: Claim,
     /// Whose frames they will be.
     pub request: RequestId,
-    /// The request, without its body.
-    pub tunnel: TunnelRequest,
+    /// The request, without its body; taken out when it is sent.
+    pub tunnel: Option<Box<TunnelRequest>>,
     /// The whole body.
     pub body: Body,
 }

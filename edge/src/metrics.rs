@@ -24,6 +24,8 @@ pub struct Metrics {
     tasks: IntGaugeVec,
     task_panics: IntGaugeVec,
     requests: IntCounterVec,
+    /// The series of nearly every request.
+    requests_good: IntCounter,
     /// Requests between their head and their end.
     pub requests_active: IntGauge,
     /// Client connections.
@@ -113,6 +115,8 @@ impl Metrics {
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
         let r = &registry;
+        let requests =
+            counters(r, "iop_edge_requests_total", "Requests by route and outcome", &["route", "outcome"])?;
         let metrics = Self {
             driver: gauges(
                 r,
@@ -122,12 +126,8 @@ impl Metrics {
             )?,
             tasks: gauges(r, "iop_edge_shard_tasks", "Live tasks", &["shard"])?,
             task_panics: gauges(r, "iop_edge_shard_task_panics", "Tasks that ended by a panic", &["shard"])?,
-            requests: counters(
-                r,
-                "iop_edge_requests_total",
-                "Requests by route and outcome",
-                &["route", "outcome"],
-            )?,
+            requests_good: requests.with_label_values(&["chat_completions", "ok"]),
+            requests,
             requests_active: gauge(r, "iop_edge_requests_active", "Requests being served")?,
             connections: gauge(r, "iop_edge_client_connections", "Client connections")?,
             client_connections_max: gauge(
@@ -273,7 +273,10 @@ impl Metrics {
 
     /// Counts an ended request. Both labels are closed sets.
     pub fn request_ended(&self, route: &'static str, outcome: &'static str) {
-        self.requests.with_label_values(&[route, outcome]).inc();
+        match (route, outcome) {
+            ("chat_completions", "ok") => self.requests_good.inc(),
+            _ => self.requests.with_label_values(&[route, outcome]).inc(),
+        }
     }
 
     /// Counts a Node connection that was refused before registration.

@@ -14,6 +14,11 @@ use proto::message::Header;
 
 use crate::reply::Fault;
 
+/// Fields that we add to a head at most, those of an event stream included.
+const OWN_FIELDS: usize = 7;
+/// Bytes of their names and of the values that are known or numbers.
+const OWN_BYTES: usize = 160;
+
 /// How an answer came about.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
@@ -40,9 +45,15 @@ impl Answer<'_> {
             add(headers, "x-iop-provider", provider);
         }
         if self.attempts > 0 {
-            add(headers, "x-iop-attempts", &self.attempts.to_string());
-            add(headers, "x-iop-queue-ms", &self.queued.as_millis().to_string());
+            add(headers, "x-iop-attempts", Decimal::of(u64::from(self.attempts)).text());
+            let queued = u64::try_from(self.queued.as_millis()).unwrap_or(u64::MAX);
+            add(headers, "x-iop-queue-ms", Decimal::of(queued).text());
         }
+    }
+
+    /// Bytes of what [`Answer::write`] adds, at most.
+    fn room(&self) -> usize {
+        OWN_BYTES + 2 * self.request_id.len() + self.provider.map_or(0, str::len)
     }
 }
 
@@ -61,7 +72,8 @@ pub struct Begun {
 
 /// The head of a provider's answer: its status and remaining headers (TUN-6), and ours.
 pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) -> Begun {
-    let mut headers = Headers::new();
+    let theirs = provider_headers.iter().map(|header| header.name.len() + header.value.len()).sum::<usize>();
+    let mut headers = Headers::with_room(provider_headers.len() + OWN_FIELDS, theirs + answer.room());
     let mut body = if matches!(status, 204 | 304) { ResponseBody::None } else { ResponseBody::Chunked };
     let (mut is_event_stream, mut is_json) = (false, false);
     for header in provider_headers {
@@ -147,6 +159,32 @@ fn names(content_type: &[u8], media_type: &str) -> bool {
     named.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }
 
+/// A number as text.
+struct Decimal {
+    digits: [u8; 20],
+    first: usize,
+}
+
+impl Decimal {
+    fn of(mut value: u64) -> Self {
+        let mut digits = [b'0'; 20];
+        let mut first = digits.len() - 1;
+        for (at, digit) in digits.iter_mut().enumerate().rev() {
+            *digit += u8::try_from(value % 10).unwrap_or_default();
+            value /= 10;
+            first = at;
+            if value == 0 {
+                break;
+            }
+        }
+        Self { digits, first }
+    }
+
+    fn text(&self) -> &str {
+        self.digits.get(self.first..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or_default()
+    }
+}
+
 fn own(status: u16, headers: Headers) -> ResponseHead {
     ResponseHead { headers, ..ResponseHead::new(status) }
 }
@@ -167,6 +205,13 @@ mod tests {
         };
         let headers: Vec<_> = fields.iter().map(header).collect();
         relayed(200, &headers, &Answer { provider: Some("p1"), attempts: 1, ..Answer::local("req_1") })
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        for value in [0, 1, 9, 10, 99, 100, 1_234_567_890, u64::MAX] {
+            assert_eq!(Decimal::of(value).text(), value.to_string());
+        }
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl ShardState {
             ToShard::CloseConnection(connection, reason) => {
                 self.with_link(connection, |l| l.close(link::close_reason(reason)))
             }
-            ToShard::Open(open) => self.open(&open),
+            ToShard::Open(mut open) => self.open(&mut open),
             ToShard::Cancel(connection, lease) => self.with_link(connection, |l| l.cancel(lease)),
             ToShard::Release(connection, lease, bytes) => {
                 self.with_link(connection, |l| l.release(lease, bytes))
@@ -219,7 +219,7 @@ impl ShardState {
         let _gone = self.requests.deliver(request, event);
     }
 
-    fn open(&self, open: &crate::mail::Open) {
+    fn open(&self, open: &mut crate::mail::Open) {
         let link = self.links.borrow().get(&open.connection).map(Rc::clone);
         match link {
             Some(link) if self.guarded(&link, |link| link.start(open)) => {}

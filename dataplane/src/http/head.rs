@@ -173,9 +173,14 @@ impl Headers {
         Self::default()
     }
 
-    /// Room for `fields` fields.
+    /// Room for `fields` fields in a buffer that will be adopted.
     pub(super) fn with_capacity(fields: usize) -> Self {
-        Self { shared: Bytes::new(), own: Vec::new(), fields: Vec::with_capacity(fields) }
+        Self::with_room(fields, 0)
+    }
+
+    /// Room for `fields` fields whose names and values have `bytes` bytes together. More than that is only slower.
+    pub fn with_room(fields: usize, bytes: usize) -> Self {
+        Self { shared: Bytes::new(), own: Vec::with_capacity(bytes), fields: Vec::with_capacity(fields) }
     }
 
     /// Adds a field that lies in the buffer that [`Headers::adopt`] is going to take; the caller has checked its grammar.
@@ -258,9 +263,12 @@ impl Headers {
 
     /// Names and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.fields
-            .iter()
-            .map(|field| (text(self.bytes_of(field, field.name)), self.bytes_of(field, field.value)))
+        self.raw().map(|(name, value)| (text(name), value))
+    }
+
+    /// As [`Headers::iter`], with names as bytes: for who only compares or copies them.
+    pub fn raw(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|field| (self.bytes_of(field, field.name), self.bytes_of(field, field.value)))
     }
 
     /// Takes every field of this name out.
@@ -305,13 +313,31 @@ pub(super) fn is_field_name(name: &[u8]) -> bool {
 
 /// Whether `value` has no control character except tabs (RFC 9110 §5.5).
 pub(super) fn is_field_value(value: &[u8]) -> bool {
-    value.iter().all(|b| *b == b'\t' || (*b >= 0x20 && *b != 0x7f))
+    // Without a way out in its middle the loop takes many bytes at a time.
+    value.iter().fold(true, |good, b| good & ((*b == b'\t') | ((*b >= 0x20) & (*b != 0x7f))))
 }
 
 /// Whether `byte` may stand in a token.
 pub(super) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKEN[usize::from(byte)]
 }
+
+/// Every byte's answer, looked up: a name is checked whenever it is put into a head.
+static TOKEN: [bool; 256] = {
+    let others = b"!#$%&'*+-.^_`|~";
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 0x80 {
+        table[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 /// `value` without spaces and tabs around it.
 pub(super) fn trim_ows(mut value: &[u8]) -> &[u8] {

@@ -12,12 +12,12 @@ use std::{future::Future, io, pin::pin, sync::Arc, thread};
 
 use futures::future::select;
 
-use crate::mailbox::turn::ring_bells;
+use crate::{log::Gathering, mailbox::turn::ring_bells};
 
 pub use driver::{DriverKind, DriverWish};
 pub use heap::use_small_pages;
-pub(crate) use spawn::wake_behind_others;
 pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
+pub(crate) use spawn::{call_behind_others, wake_behind_others};
 
 /// What a shard is started with.
 #[derive(Clone, Debug)]
@@ -60,6 +60,7 @@ impl Shard {
                     spawn::install(stats);
                     let _sent = up.send(Ok(runtime.kind()));
                     runtime.block_on(async {
+                        let _gathering = Gathering::here();
                         spawn_guarded(ring_bells());
                         let (main, give_back) = (pin!(main()), pin!(heap::give_back()));
                         select(main, give_back).await;

@@ -87,6 +87,12 @@ pub(crate) fn wake_behind_others(waker: Waker) {
     drop(monoio::spawn(async move { waker.wake() }));
 }
 
+/// Makes a call on this shard when every task that is ready has had its turn. The call must not panic.
+pub(crate) fn call_behind_others(call: fn()) {
+    #[expect(clippy::disallowed_methods, reason = "holds nothing that a panic could leak, and cannot panic")]
+    drop(monoio::spawn(async move { call() }));
+}
+
 /// The counters of the calling shard.
 #[must_use]
 pub fn task_stats() -> Arc<TaskStats> {

@@ -316,7 +316,7 @@ impl Session<'_> {
             lease: grant.lease,
             claim: lease.claim().clone(),
             request: self.events.id,
-            tunnel: self.tunnel(&grant),
+            tunnel: Some(Box::new(self.tunnel(&grant))),
             body: self.plan.scan.body_for(&self.plan.body, &grant.target),
         };
         self.shard.to_connection(grant.connection, ToShard::Open(Box::new(open)));

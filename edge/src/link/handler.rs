@@ -1,6 +1,6 @@
 //! What arrives on a Node's connection, passed to whom it concerns.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
 use control::input::Input;
 use dataplane::relay::{CloseReason, Handler, Incoming};
@@ -24,13 +24,13 @@ pub(super) struct Router {
     link: Rc<NodeLink>,
     /// Whether the Node said that it drains; it is heard once.
     draining: bool,
-    /// Shards that got mail in this batch and are rung at its end, once each.
-    touched: BTreeSet<usize>,
+    /// Shards that got mail in this batch and are rung at its end, once each. They are few.
+    touched: Vec<usize>,
 }
 
 impl Router {
     pub(super) fn new(link: Rc<NodeLink>) -> Self {
-        Self { link, draining: false, touched: BTreeSet::new() }
+        Self { link, draining: false, touched: Vec::new() }
     }
 
     fn control_message(&mut self, message: Message) {
@@ -129,7 +129,13 @@ impl Router {
         }
         let shard = requests::shard_of(request);
         self.link.state.post(shard, ToShard::Frame(request, lease, sequence, frame));
-        self.touched.insert(shard);
+        self.touch(shard);
+    }
+
+    fn touch(&mut self, shard: usize) {
+        if !self.touched.contains(&shard) {
+            self.touched.push(shard);
+        }
     }
 
     /// Ends a run whose frames are in order but not to be passed on; its terminal still settles its lease.
@@ -141,7 +147,7 @@ impl Router {
             let shard = requests::shard_of(run.request);
             let frame = ToShard::Frame(run.request, run.lease, run.next_sequence, Frame::Violation);
             self.link.state.post(shard, frame);
-            self.touched.insert(shard);
+            self.touch(shard);
         }
     }
 
@@ -156,7 +162,7 @@ impl Router {
             self.link
                 .state
                 .post(shard, ToShard::Frame(run.request, run.lease, run.next_sequence, Frame::Violation));
-            self.touched.insert(shard);
+            self.touch(shard);
         }
     }
 
@@ -185,7 +191,7 @@ impl Handler for Router {
     }
 
     fn on_batch_end(&mut self) {
-        for shard in std::mem::take(&mut self.touched) {
+        for shard in self.touched.drain(..) {
             self.link.state.ring(shard);
         }
     }

@@ -135,7 +135,7 @@ impl NodeLink {
 
     /// Sends a request out, or gives it back to control. A link that cannot take it is closed for control first, or
     /// control would grant it the same link again.
-    pub fn start(&self, open: &Open) {
+    pub fn start(&self, open: &mut Open) {
         let usable = !self.handle.is_stopping();
         if usable && !open.claim.send() {
             // Its generation has been fenced, and its request's shard knows: control may have it back.
@@ -149,9 +149,9 @@ impl NodeLink {
         }
     }
 
-    fn try_start(&self, open: &Open) -> bool {
+    fn try_start(&self, open: &mut Open) -> bool {
+        let Some(mut request) = open.tunnel.take() else { return false };
         let stream = self.streams.borrow_mut().add(open.lease, open.request);
-        let mut request = open.tunnel.clone();
         request.stream = stream;
         request.body_bytes = open.body.len() as u64;
         request.window_bytes = WINDOW_BYTES_DEFAULT;
@@ -160,7 +160,7 @@ impl NodeLink {
             request.body = open.body.joined();
         }
         let sent = self.handle.open(stream, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_DEFAULT).is_ok()
-            && self.handle.queue(stream, Message::TunnelRequest(Box::new(request))).is_ok()
+            && self.handle.queue(stream, Message::TunnelRequest(request)).is_ok()
             && (inline || self.handle.queue_pieces(stream, open.body.pieces().iter().cloned()).is_ok());
         if !sent {
             self.handle.close(stream);

@@ -4,6 +4,8 @@
 //! frame bytes ─▶ scan (counts, before anything is allocated) ─▶ prost ─▶ from_wire (closed sets, pairs) ─▶ validate (bounds)
 //! Message     ─▶ to_wire (defaults, cut texts)               ─▶ prost ─▶ length + bytes
 //! ```
+//!
+//! What every tunnel has goes a shorter way to the same result: its bodies in `frame`, the rest in `direct`.
 
 use alloc::vec::Vec;
 
@@ -18,6 +20,7 @@ use crate::{
     wire,
 };
 
+mod direct;
 mod from_wire;
 mod scan;
 mod to_wire;
@@ -69,10 +72,8 @@ impl Message {
     /// # Errors
     /// [`DecodeError`] says whether the connection or one run is concerned.
     pub fn decode(frame: Bytes) -> Result<Self, DecodeError> {
-        if let Some(body) = Self::decode_body(&frame) {
-            return Ok(body);
-        }
-        Self::decode_any(frame)
+        let directly = Self::decode_body(&frame).or_else(|| direct::decode(&frame));
+        directly.map_or_else(|| Self::decode_any(frame), Ok)
     }
 
     /// A valid tunnel body frame in our encoder's own order of fields, without the detour over the generated types.
@@ -103,7 +104,7 @@ impl Message {
     pub fn encode(&self, out: &mut Vec<u8>) {
         if let Self::TunnelFrame(TunnelFrame { stream, sequence, kind: TunnelFrameKind::Body(data) }) = self {
             frame::encode_tunnel_body(out, *stream, *sequence, data);
-        } else {
+        } else if !direct::encode(self, out) {
             encode_envelope(&to_wire::envelope(self), out);
         }
     }
@@ -129,14 +130,15 @@ fn encode_envelope(envelope: &wire::Envelope, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::vec::Vec;
+    use std::{boxed::Box, collections::BTreeMap, string::String, vec, vec::Vec};
 
     use bytes::Bytes;
 
     use super::{encode_envelope, to_wire};
     use crate::{
         frame::{encode_tunnel_body, encode_tunnel_body_head},
-        message::{Message, TunnelFrame, TunnelFrameKind},
+        limits::HEADERS_MAX,
+        message::{Header, Message, Operation, TunnelFrame, TunnelFrameKind, TunnelRequest},
     };
 
     /// Body frames as they come and as they should not, all read on both ways.
@@ -174,6 +176,131 @@ mod tests {
                 let mut longer = frame.clone();
                 longer.insert(at, 0x80);
                 agree(longer);
+            }
+        }
+        assert!(directly > 1000, "only {directly} frames were read directly");
+    }
+
+    fn generated(message: &Message) -> Vec<u8> {
+        let mut frame = Vec::new();
+        encode_envelope(&to_wire::envelope(message), &mut frame);
+        frame
+    }
+
+    fn header(name: &str, value: &'static str) -> Header {
+        Header { name: name.into(), value: Bytes::from_static(value.as_bytes()) }
+    }
+
+    /// The messages with a way of their own, with every field at its default and with each at several values.
+    fn direct_messages() -> Vec<Message> {
+        let empty = TunnelRequest {
+            stream: 1,
+            run_id: String::new(),
+            adapter: String::new(),
+            target: String::new(),
+            method: String::new(),
+            path: String::new(),
+            headers: Vec::new(),
+            body: Bytes::new(),
+            body_bytes: 0,
+            stream_response: false,
+            timeout_sec: 0,
+            metadata: BTreeMap::new(),
+            operation: None,
+            session_id: String::new(),
+            response_stall_timeout_ms: 1,
+            window_bytes: 0,
+            credential: None,
+        };
+        let headers = vec![header("accept", "*/*"), header("a", ""), header("accept", "ü")];
+        let full = TunnelRequest {
+            stream: u64::MAX,
+            run_id: "req_1".into(),
+            adapter: "vllm".into(),
+            target: "a model".into(),
+            method: "POST".into(),
+            path: "/v1/ü".into(),
+            headers: headers.clone(),
+            body: Bytes::from(vec![0xFF; 300]),
+            body_bytes: 300,
+            stream_response: true,
+            timeout_sec: 3600,
+            operation: Some(Operation::ChatCompletions),
+            session_id: "s".into(),
+            response_stall_timeout_ms: 300_000,
+            window_bytes: 262_144,
+            ..empty.clone()
+        };
+        let many = TunnelRequest { headers: vec![header("x", "y"); HEADERS_MAX], ..full.clone() };
+        let start = |status, headers: &[Header], until_close| TunnelFrameKind::ResponseStart {
+            status,
+            headers: headers.to_vec(),
+            until_close,
+        };
+        let kinds = [
+            TunnelFrameKind::End,
+            start(200, &[], false),
+            start(999, &headers, true),
+            start(100, &many.headers, false),
+        ];
+        let requests = [empty, full, many].map(|request| Message::TunnelRequest(Box::new(request)));
+        let frames = kinds.into_iter().flat_map(|kind| {
+            [(1, 0), (300, 70_000), (u64::MAX, u64::MAX)].map(|(stream, sequence)| {
+                Message::TunnelFrame(TunnelFrame { stream, sequence, kind: kind.clone() })
+            })
+        });
+        requests.into_iter().chain(frames).collect()
+    }
+
+    #[test]
+    fn direct_encoder_of_the_other_tunnel_messages_gives_the_bytes_of_the_generated_one() {
+        for message in direct_messages() {
+            let mut direct = b"before".to_vec();
+            assert!(super::direct::encode(&message, &mut direct), "{message:?}");
+            assert_eq!(direct.strip_prefix(b"before"), Some(&generated(&message)[..]), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn the_other_tunnel_messages_of_our_encoder_are_read_directly() {
+        for message in direct_messages() {
+            let frame = Bytes::from(generated(&message).split_off(4));
+            assert_eq!(super::direct::decode(&frame), Some(message));
+        }
+    }
+
+    /// Messages as they come and as they should not, all read on both ways.
+    #[test]
+    fn direct_decoder_of_the_other_tunnel_messages_agrees_with_the_generated_one() {
+        let mut directly = 0;
+        let mut agree = |frame: Vec<u8>| {
+            let frame = Bytes::from(frame);
+            let Some(direct) = super::direct::decode(&frame) else { return };
+            directly += 1;
+            assert_eq!(Ok(direct), Message::decode_any(frame.clone()), "{frame:?}");
+        };
+        for message in direct_messages() {
+            let frame = generated(&message).split_off(4);
+            agree(frame.clone());
+            for at in 0..frame.len().min(120) {
+                agree(frame.get(..at).unwrap_or_default().to_vec());
+                for byte in 0..=u8::MAX {
+                    let mut other = frame.clone();
+                    if let Some(found) = other.get_mut(at) {
+                        *found = byte;
+                    }
+                    agree(other);
+                }
+                for more in [0x00, 0x08, 0x80] {
+                    let mut longer = frame.clone();
+                    longer.insert(at, more);
+                    agree(longer.clone());
+                    // With the length of the whole put right, so that it is looked into.
+                    if let Some(length) = longer.get_mut(1).filter(|length| **length < 0x7F) {
+                        *length += 1;
+                        agree(longer);
+                    }
+                }
             }
         }
         assert!(directly > 1000, "only {directly} frames were read directly");

@@ -54,7 +54,7 @@ pub fn request_head<'a>(
     out.push(b' ');
     out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    let done = field(out, "host", host.as_bytes()).and_then(|()| message_fields(out, fields));
+    let done = field(out, b"host", host.as_bytes()).and_then(|()| message_fields(out, fields));
     if done.is_err() {
         out.truncate(start);
         return done;
@@ -69,10 +69,10 @@ pub fn request_head<'a>(
 ///
 /// # Errors
 /// A field cannot be put into a head; `out` is as before.
-pub fn response_head<'a>(
+pub fn response_head<'a, N: AsRef<[u8]>>(
     out: &mut Vec<u8>,
     status: u16,
-    fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    fields: impl IntoIterator<Item = (N, &'a [u8])>,
     framing: Framing,
     close: bool,
 ) -> Result<(), EncodeFault> {
@@ -135,23 +135,25 @@ fn chunk_size(out: &mut Vec<u8>, size: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn message_fields<'a>(
+fn message_fields<'a, N: AsRef<[u8]>>(
     out: &mut Vec<u8>,
-    fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    fields: impl IntoIterator<Item = (N, &'a [u8])>,
 ) -> Result<(), EncodeFault> {
     for (name, value) in fields {
-        if !matches!(name, "host" | "content-length" | "transfer-encoding" | "connection") {
+        let name = name.as_ref();
+        if !matches!(name, b"host" | b"content-length" | b"transfer-encoding" | b"connection") {
             field(out, name, value)?;
         }
     }
     Ok(())
 }
 
-fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), EncodeFault> {
-    if !is_field_name(name.as_bytes()) || !is_field_value(value) {
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), EncodeFault> {
+    if !is_field_name(name) || !is_field_value(value) {
         return Err(EncodeFault::Field);
     }
-    out.extend_from_slice(name.as_bytes());
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");

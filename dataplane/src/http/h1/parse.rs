@@ -308,10 +308,10 @@ fn names_other_version(head: &[u8]) -> bool {
 
 fn check_request_fields(version: Version, headers: &Headers) -> Result<(), HeadFault> {
     let mut seen = 0_u32;
-    for (name, _) in headers.iter() {
+    for (name, _) in headers.raw() {
         let bit = singleton_bit(name);
         if seen & bit != 0 {
-            return Err(if name == "host" { HeadFault::Host } else { HeadFault::Repeated });
+            return Err(if name == b"host" { HeadFault::Host } else { HeadFault::Repeated });
         }
         seen |= bit;
     }
@@ -329,24 +329,24 @@ fn check_request_fields(version: Version, headers: &Headers) -> Result<(), HeadF
 }
 
 /// One bit for each request field that may come once: a second one would mean different things to different readers.
-fn singleton_bit(name: &str) -> u32 {
+fn singleton_bit(name: &[u8]) -> u32 {
     match name {
-        "host" => 1,
-        "content-length" => 1 << 1,
-        "transfer-encoding" => 1 << 2,
-        "content-type" => 1 << 3,
-        "expect" => 1 << 4,
-        "authorization" => 1 << 5,
-        "proxy-authorization" => 1 << 6,
-        "x-api-key" => 1 << 7,
-        "api-key" => 1 << 8,
-        "x-request-id" => 1 << 9,
-        "idempotency-key" => 1 << 10,
-        "origin" => 1 << 11,
-        "content-encoding" => 1 << 12,
-        "anthropic-version" => 1 << 13,
-        "user-agent" => 1 << 14,
-        "access-control-request-method" => 1 << 15,
+        b"host" => 1,
+        b"content-length" => 1 << 1,
+        b"transfer-encoding" => 1 << 2,
+        b"content-type" => 1 << 3,
+        b"expect" => 1 << 4,
+        b"authorization" => 1 << 5,
+        b"proxy-authorization" => 1 << 6,
+        b"x-api-key" => 1 << 7,
+        b"api-key" => 1 << 8,
+        b"x-request-id" => 1 << 9,
+        b"idempotency-key" => 1 << 10,
+        b"origin" => 1 << 11,
+        b"content-encoding" => 1 << 12,
+        b"anthropic-version" => 1 << 13,
+        b"user-agent" => 1 << 14,
+        b"access-control-request-method" => 1 << 15,
         _ => 0,
     }
 }

@@ -94,11 +94,17 @@ impl Connection {
         }
         let close = !self.persist;
         let date = head.headers.get("date").is_none().then(date::now);
-        let date = date.as_ref().map(|date| ("date", date.as_slice()));
-        let fields = head.headers.iter().chain(date);
+        let date = date.as_ref().map(|date| (b"date".as_slice(), date.as_slice()));
+        let fields = head.headers.raw().chain(date);
         if encode::response_head(&mut self.out, head.status, fields, framing, close).is_err() {
             // Headers are valid by construction; should that ever fail, the status is still told.
-            let _bare = encode::response_head(&mut self.out, head.status, std::iter::empty(), framing, close);
+            let _bare = encode::response_head(
+                &mut self.out,
+                head.status,
+                std::iter::empty::<(&str, &[u8])>(),
+                framing,
+                close,
+            );
         }
     }
 

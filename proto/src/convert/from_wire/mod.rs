@@ -287,6 +287,6 @@ fn usage(wire: wire::Usage) -> Usage {
 }
 
 /// 0 stands for the default (STL-1).
-const fn stall_timeout(milliseconds: i64) -> i64 {
+pub(super) const fn stall_timeout(milliseconds: i64) -> i64 {
     if milliseconds == 0 { STALL_TIMEOUT_MS_DEFAULT } else { milliseconds }
 }
