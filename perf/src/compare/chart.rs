@@ -1,11 +1,11 @@
-//! Charts as SVG within a page: curves, and bars in parts. Pure. Colours are classes `c0` to `c7` of the page's style.
+//! Charts as SVG within a page: curves, and bars in parts. Pure. Colours are classes `c0` to `c9` of the page's style.
 
 use std::fmt::Write as _;
 
 use super::page::escape;
 
 /// How many colours there are; a further one begins anew.
-pub(super) const COLOURS: usize = 8;
+pub(super) const COLOURS: usize = 10;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 330.0;
@@ -70,7 +70,7 @@ impl Range {
         }
         let (from, to) = match scale {
             Scale::Linear => (0.0, (to * 1.05).max(1e-9)),
-            Scale::Log => (from.floor(), to.ceil().max(from.floor() + 1.0)),
+            Scale::Log => (from - 0.05, to.max(from + 0.3) + 0.05),
             Scale::Nines => (0.0, to.max(1.0)),
         };
         Some(Self { scale, from, to })
@@ -93,8 +93,12 @@ impl Range {
                     .collect()
             }
             Scale::Log => {
-                let decades = (-6..=9).filter(|power| (self.from..=self.to).contains(&f64::from(*power)));
-                decades.map(|power| 10_f64.powi(power)).map(|at| (at, number(at))).collect()
+                // Over many decades only their own lines.
+                let factors: &[f64] = if self.to - self.from < 2.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+                let decades =
+                    (-6..=9).flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)));
+                let within = decades.filter(|at| (self.from..=self.to).contains(&self.scale.measure(*at)));
+                within.map(|at| (at, number(at))).collect()
             }
             Scale::Nines => [
                 (0.0, "0 %"),
@@ -284,7 +288,7 @@ mod tests {
     fn curves_stay_within_the_picture_and_names_are_escaped() {
         let curve = Curve {
             name: "<a>".to_owned(),
-            colour: 9,
+            colour: 11,
             points: vec![(0.05, 0.0), (0.2, 0.5), (40.0, 0.99999), (41.0, 1.0)],
         };
         let svg = curves(
@@ -301,10 +305,7 @@ mod tests {
             );
         }
         assert!(svg.contains("&lt;a&gt;") && !svg.contains("<a>"), "{svg}");
-        assert!(
-            ["0.01", "0.1", "1", "10", "100", "99.9 %"].iter().all(|tick| svg.contains(&format!(">{tick}<"))),
-            "{svg}"
-        );
+        assert!(["0.1", "1", "10", "99.9 %"].iter().all(|tick| svg.contains(&format!(">{tick}<"))), "{svg}");
     }
 
     #[test]
@@ -312,6 +313,9 @@ mod tests {
         let range = Range::over(Scale::Linear, [3.0, 57.0].into_iter()).unwrap();
         let ticks: Vec<String> = range.ticks().into_iter().map(|tick| tick.1).collect();
         assert_eq!(ticks, ["0", "10", "20", "30", "40", "50"]);
+        let range = Range::over(Scale::Log, [3.0, 57.0].into_iter()).unwrap();
+        let ticks: Vec<String> = range.ticks().into_iter().map(|tick| tick.1).collect();
+        assert_eq!(ticks, ["5", "10", "20", "50"], "a narrow range has lines within its decades");
         let texts: Vec<String> = [0.0, 0.05, 0.5, 1.0, 12.34, 1234.5].into_iter().map(number).collect();
         assert_eq!(texts, ["0", "0.05", "0.5", "1", "12.3", "1234"]);
     }

@@ -22,17 +22,26 @@ pub enum Figure {
     AddedP99,
     /// What the subject adds to a whole request, by the 99th percentiles. Unit: ms.
     OverheadP99,
+    /// Exact replies per second of wall time.
+    Goodput,
+    /// 99 of 100 refusals (429 and 503) came within. Unit: ms.
+    RefusalP99,
+    /// Memory of all its processes within the load. Unit: KiB.
+    Pss,
 }
 
 impl Figure {
     /// All of them with their names in gates.
-    pub const NAMES: [(&str, Self); 6] = [
+    pub const NAMES: [(&str, Self); 9] = [
         ("cpu", Self::Cpu),
         ("memory", Self::Memory),
         ("first_p99", Self::FirstP99),
         ("added_p50", Self::AddedP50),
         ("added_p99", Self::AddedP99),
         ("overhead_p99", Self::OverheadP99),
+        ("goodput", Self::Goodput),
+        ("refusal_p99", Self::RefusalP99),
+        ("pss", Self::Pss),
     ];
 
     /// Whether the bare provider's own figure of the same round is taken off.
@@ -46,8 +55,9 @@ impl Figure {
     pub fn unit(self) -> &'static str {
         match self {
             Self::Cpu => "us",
-            Self::Memory => "KiB",
-            Self::FirstP99 | Self::AddedP50 | Self::AddedP99 | Self::OverheadP99 => "ms",
+            Self::Memory | Self::Pss => "KiB",
+            Self::Goodput => "replies/s",
+            Self::FirstP99 | Self::AddedP50 | Self::AddedP99 | Self::OverheadP99 | Self::RefusalP99 => "ms",
         }
     }
 }

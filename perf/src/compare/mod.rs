@@ -26,7 +26,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 
-use crate::load::{self, Report};
+use crate::load::{self, Report, Times};
 use crate::procfs::{self, Process};
 use crate::subject::{Place, Running, Subject, end};
 pub use figures::Spread;
@@ -112,10 +112,31 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Whether every reply was whole and proven exact. Else its figures count nowhere.
+    /// Whether every reply was whole and proven exact, or a refusal where refusals are asked for. Else its figures count
+    /// nowhere.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.report.is_clean() && self.report.sealed == self.report.ok
+        self.report.sealed > 0 && self.lost() == 0
+    }
+
+    /// Replies that were neither exact nor a refusal where refusals are asked for.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.report.requests.saturating_sub(self.report.sealed).saturating_sub(self.refused())
+    }
+
+    /// Whole refusals, where the load asks for them.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        let asked = Scenario::find(self.scenario).is_some_and(|scenario| scenario.is_overload);
+        if asked { self.refusals().map(|times| times.count).sum() } else { 0 }
+    }
+
+    /// The times of refusals by status.
+    fn refusals(&self) -> impl Iterator<Item = &Times> {
+        /// Too many requests; unavailable.
+        const REFUSALS: [u16; 2] = [429, 503];
+        self.report.refusals.iter().filter(|(status, _)| REFUSALS.contains(status)).map(|(_, times)| times)
     }
 }
 
@@ -336,7 +357,7 @@ impl<'a> Stage<'a> {
         let shift = usize::try_from(round).unwrap_or(0) % subjects.len().max(1);
         let mut found = Vec::new();
         for subject in subjects.iter().cycle().skip(shift).take(subjects.len()) {
-            if scenario.memory_at.is_some() {
+            if scenario.is_fresh {
                 self.start(subject)?;
             }
             found.push(self.measure_one(*scenario, round, subject)?);

@@ -6,10 +6,10 @@ use super::chart::{self, Axis, Bar, Curve, Scale, number};
 use super::figures::Spread;
 use super::gate::{Level, Verdict};
 use super::rounds::DISTURBED_CORES;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Unit};
 use super::summary::{DIRECT, Row, Table};
 use super::{Comparison, Measurement};
-use crate::load::Times;
+use crate::load::Distributions;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -102,11 +102,8 @@ fn verdicts(comparison: &Comparison) -> String {
         out,
         "<p class=\"lead\"><span class=\"{class}\">{required} of {required_all}</span> required lines hold, {goals} of {goals_all} goals are met.</p>"
     );
-    let lost: Vec<String> = comparison
-        .replies
-        .iter()
-        .map(|(name, replies)| format!("{} {} of {}", escape(name), replies.lost, replies.all))
-        .collect();
+    let lost: Vec<String> =
+        comparison.replies.iter().map(|(name, replies)| format!("{} {replies}", escape(name))).collect();
     let _ = writeln!(out, "<p>Lost, cut or inexact replies: {}.</p>", lost.join(", "));
     if comparison.verdicts.is_empty() {
         return out;
@@ -114,27 +111,32 @@ fn verdicts(comparison: &Comparison) -> String {
     out.push_str("<div class=\"scroll\"><table><tr><th>figure</th><th></th><th>demand</th><th class=\"n\">measured</th><th></th></tr>\n");
     let mut line = None;
     for verdict in &comparison.verdicts {
-        let name = (line != Some(&verdict.demand.line)).then_some(verdict.demand.line.as_str());
+        let begins = line != Some(&verdict.demand.line);
         line = Some(&verdict.demand.line);
-        out.push_str(&verdict_row(verdict, name.unwrap_or_default()));
+        out.push_str(&verdict_row(verdict, begins));
     }
     out + "</table></div>\n"
 }
 
-fn verdict_row(verdict: &Verdict, name: &str) -> String {
-    let level = match verdict.demand.level {
-        Level::Required => "required",
-        Level::Goal => "goal",
+/// A demand; the first of a line names it.
+fn verdict_row(verdict: &Verdict, begins: bool) -> String {
+    let demand = &verdict.demand;
+    let (level, class) = match (demand.level, verdict.pass) {
+        (Level::Required, true) => ("required", "good"),
+        (Level::Required, false) => ("required", "bad"),
+        (Level::Goal, true) => ("goal", "good"),
+        (Level::Goal, false) => ("goal", "wish"),
     };
-    let class = if verdict.pass { "good" } else { "bad" };
-    let note = match verdict.demand.note.as_str() {
-        "" => String::new(),
-        note => format!("<small>{}</small>", escape(note)),
-    };
+    let mut name = String::new();
+    if begins {
+        name.push_str(&escape(&demand.line));
+        if !demand.note.is_empty() {
+            let _ = write!(name, "<small>{}</small>", escape(&demand.note));
+        }
+    }
     format!(
-        "<tr><td>{}</td><td>{level}</td><td><code>{}</code>{note}</td><td class=\"n\">{}</td><td class=\"{class}\">{}</td></tr>\n",
-        escape(name),
-        escape(&verdict.demand.gate.to_string()),
+        "<tr><td>{name}</td><td>{level}</td><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"word {class}\">{}</td></tr>\n",
+        escape(&demand.gate.to_string()),
         spread(verdict.measured, 2),
         verdict.word()
     )
@@ -153,54 +155,57 @@ fn tables(comparison: &Comparison) -> String {
             table.rounds.len(),
             table.rounds_run
         );
-        let _ = writeln!(
-            out,
-            "<div class=\"scroll\"><table><tr><th>subject</th><th class=\"n\">CPU µs/{0}</th><th class=\"n\">× {1}</th>\
-             <th class=\"n\">{0}s/s</th><th class=\"n\">first event p99, ms</th><th class=\"n\">added p50, ms</th>\
-             <th class=\"n\">added p99, ms</th><th class=\"n\">KiB/stream</th></tr>",
-            table.unit,
-            escape(&table.reference)
-        );
-        out.extend(table.rows.iter().map(row));
-        out.push_str("</table></div>\n");
+        out.push_str(&figures(table));
     }
     out
 }
 
-fn row(row: &Row) -> String {
-    let own = if row.subject.starts_with("ours") { " class=\"own\"" } else { "" };
-    let cells: String = [
-        spread(row.cost_us, 2),
-        spread(row.ratio, 2),
-        spread(row.per_second, 0),
-        spread(row.first_event_p99_ms, 1),
-        spread(row.added_p50_ms, 2),
-        spread(row.added_p99_ms, 2),
-        spread(row.memory_kib, 1),
-    ]
-    .into_iter()
-    .map(|cell| format!("<td class=\"n\">{cell}</td>"))
-    .collect();
-    format!("<tr{own}><td>{}</td>{cells}</tr>\n", escape(&row.subject))
+/// The rows of a load; a column in which nobody has a figure is left out.
+fn figures(table: &Table) -> String {
+    type Column<'a> = (String, usize, fn(&Row) -> Option<Spread>);
+    let columns: [Column<'_>; 7] = [
+        (format!("CPU µs/{}", table.unit), 2, |row| row.cost_us),
+        (format!("× {}", table.reference), 2, |row| row.ratio),
+        (format!("{}s/s", table.unit), 0, |row| row.per_second),
+        ("first event p99, ms".to_owned(), 1, |row| row.first_event_p99_ms),
+        ("added p50, ms".to_owned(), 2, |row| row.added_p50_ms),
+        ("added p99, ms".to_owned(), 2, |row| row.added_p99_ms),
+        ("KiB/stream".to_owned(), 1, |row| row.memory_kib),
+    ];
+    let filled = |column: &&Column<'_>| table.rows.iter().any(|row| column.2(row).is_some());
+    let columns: Vec<&Column<'_>> = columns.iter().filter(filled).collect();
+    let heads: String =
+        columns.iter().map(|column| format!("<th class=\"n\">{}</th>", escape(&column.0))).collect();
+    let mut out = format!("<div class=\"scroll\"><table><tr><th>subject</th>{heads}</tr>\n");
+    for row in &table.rows {
+        let own = if row.subject.starts_with("ours") { " class=\"own\"" } else { "" };
+        let cells: String = columns
+            .iter()
+            .map(|(_, digits, of)| format!("<td class=\"n\">{}</td>", spread(of(row), *digits)))
+            .collect();
+        let _ = writeln!(out, "<tr{own}><td>{}</td>{cells}</tr>", escape(&row.subject));
+    }
+    out + "</table></div>\n"
 }
 
-/// Shares and times of a distribution.
+/// Shares and times of a distribution. Unit of the times: ms.
 type Distribution = Vec<(f64, f64)>;
 
 /// Which times of a load are drawn: the way of an event where it can be known, else the first event, else the whole reply.
-fn drawn(scenario: Scenario) -> (&'static str, fn(&Measurement) -> Distribution) {
+fn drawn(scenario: Scenario) -> (&'static str, fn(&Distributions) -> &[u64]) {
     if scenario.is_stamped() {
-        ("delivery of an event", |m| distribution(&m.report.delivery_us))
-    } else if scenario.unit == super::Unit::Event {
-        ("first event of a stream", |m| distribution(&m.report.first_event_us))
+        ("delivery of an event", |of| &of.delivery_us)
+    } else if scenario.unit == Unit::Event {
+        ("first event of a stream", |of| &of.first_event_us)
     } else {
-        ("whole reply", |m| distribution(&m.report.total_us))
+        ("whole reply", |of| &of.total_us)
     }
 }
 
-fn distribution(times: &Times) -> Distribution {
-    let points = [(0.5, times.p50), (0.9, times.p90), (0.99, times.p99), (0.999, times.p999)];
-    points.into_iter().map(|(share, us)| (share, us as f64 / 1000.0)).collect()
+fn distribution(measurement: &Measurement, of: fn(&Distributions) -> &[u64]) -> Distribution {
+    let distributions = &measurement.report.distributions;
+    let times = of(distributions).iter().map(|us| *us as f64 / 1000.0);
+    distributions.quantiles.iter().copied().zip(times).collect()
 }
 
 fn latency(comparison: &Comparison) -> String {
@@ -212,8 +217,8 @@ fn latency(comparison: &Comparison) -> String {
 }
 
 fn cdf(comparison: &Comparison, table: &Table) -> Option<String> {
-    let scenario = Scenario::find(table.scenario).filter(|scenario| scenario.memory_at.is_none())?;
-    let (what, distribution) = drawn(scenario);
+    let scenario = Scenario::find(table.scenario).filter(|scenario| !scenario.is_fresh)?;
+    let (what, of) = drawn(scenario);
     let curves: Vec<Curve> = table
         .rows
         .iter()
@@ -223,7 +228,7 @@ fn cdf(comparison: &Comparison, table: &Table) -> Option<String> {
                 .iter()
                 .filter(|m| m.scenario == table.scenario && m.subject == row.subject && m.is_exact())
                 .filter(|m| table.rounds.contains(&m.round))
-                .map(distribution)
+                .map(|m| distribution(m, of))
                 .collect();
             let points = rounds.first()?.iter().enumerate().filter_map(|(index, (share, _))| {
                 let times = rounds.iter().filter_map(|round| Some(round.get(index)?.1));
@@ -268,10 +273,14 @@ fn cpu(comparison: &Comparison) -> String {
     format!("<h2>CPU by process</h2>\n<div class=\"charts\">{figures}</div>\n")
 }
 
+fn is_fresh(table: &Table) -> bool {
+    Scenario::find(table.scenario).is_some_and(|scenario| scenario.is_fresh)
+}
+
 /// Memory of a subject's processes by open silent streams: one point for each load that has memory read.
 fn memory(comparison: &Comparison) -> String {
     let mut curves: Vec<Curve> = Vec::new();
-    for table in &comparison.tables {
+    for table in comparison.tables.iter().filter(|table| is_fresh(table)) {
         for row in &table.rows {
             let Some([before, within]) = row.memory_whole_kib else { continue };
             let index = curves.iter().position(|curve| curve.name == row.subject).unwrap_or_else(|| {

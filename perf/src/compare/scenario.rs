@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::load::{self, Length};
+use crate::load::{self, Arrivals, Length};
 
 /// What the cost of a scenario is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Unit {
 }
 
 /// One load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
@@ -46,9 +46,24 @@ pub struct Scenario {
     keep_alive: bool,
     /// The workers start evenly within this time.
     stagger: Duration,
-    /// When memory is read within the run. The subject is then started anew for it, because memory that a process once
-    /// took it often keeps.
-    pub memory_at: Option<Duration>,
+    /// When memory is read within the run.
+    memory_at: Option<Duration>,
+    /// Whether the subject is started anew for every round and not warmed up, because what is measured is what its memory
+    /// grows by, and memory that a process once took it often keeps.
+    pub is_fresh: bool,
+    /// Requests per second of a Poisson process, for so long, on at most so many connections (as many as it needs if not
+    /// given); else the load is closed.
+    open: Option<Open>,
+    /// Whether a refusal (429, 503) is an answer as good as any.
+    pub is_overload: bool,
+}
+
+/// An open load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Open {
+    per_second: f64,
+    seconds: u64,
+    connections: Option<usize>,
 }
 
 const STREAMS: Scenario = Scenario {
@@ -62,6 +77,9 @@ const STREAMS: Scenario = Scenario {
     keep_alive: true,
     stagger: Duration::ZERO,
     memory_at: None,
+    is_fresh: false,
+    open: None,
+    is_overload: false,
 };
 const REPLIES: Scenario =
     Scenario { unit: Unit::Request, requests: 10_000, script: "events=30", stream: false, ..STREAMS };
@@ -71,11 +89,15 @@ const IDLE: Scenario = Scenario {
     requests: 1000,
     script: "prefill=8s events=1",
     memory_at: Some(Duration::from_secs(5)),
+    is_fresh: true,
     ..STREAMS
 };
+/// Streams of 200 ms: one that takes 64 of them at a time can do 320 a second.
+const LIMITED: Scenario =
+    Scenario { script: "events=20 gap=10ms", memory_at: Some(Duration::from_secs(6)), ..STREAMS };
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 14] = [
     Scenario {
         name: "paced200",
         shows: "The cost of a lone token.",
@@ -122,6 +144,28 @@ pub const SCENARIOS: [Scenario; 11] = [
         keep_alive: false,
         ..REPLIES
     },
+    Scenario {
+        name: "rate3000",
+        shows: "What a request takes at a rate that leaves the machine room, by its schedule.",
+        concurrency: 32,
+        requests: 15_000,
+        open: Some(Open { per_second: 3000.0, seconds: 5, connections: Some(32) }),
+        ..REPLIES
+    },
+    Scenario {
+        name: "capacity",
+        shows: "64 streams at a time: the most that a subject does which takes no more.",
+        requests: 2560,
+        ..LIMITED
+    },
+    Scenario {
+        name: "overload",
+        shows: "Three times as many as a subject does that takes 64 at a time; refusals are answers.",
+        requests: 9600,
+        open: Some(Open { per_second: 960.0, seconds: 10, connections: None }),
+        is_overload: true,
+        ..LIMITED
+    },
     Scenario { name: "idle500", concurrency: 500, requests: 500, ..IDLE },
     Scenario { name: "idle", ..IDLE },
     Scenario { name: "idle2000", concurrency: 2000, requests: 2000, ..IDLE },
@@ -154,14 +198,21 @@ impl Scenario {
     pub fn load(self) -> load::Config {
         load::Config {
             concurrency: self.concurrency,
-            length: Length::Requests(self.requests),
+            length: match self.open {
+                Some(open) => Length::Time(Duration::from_secs(open.seconds)),
+                None => Length::Requests(self.requests),
+            },
             // Fills the subject's pool of connections to the provider; what the idle scenario measures it would spoil.
-            warmup_requests: if self.memory_at.is_some() { 0 } else { self.concurrency as u64 },
+            warmup_requests: if self.is_fresh { 0 } else { self.concurrency as u64 },
             stream: self.stream,
             script: Some(self.script.to_owned()),
             keep_alive: self.keep_alive,
             stagger: self.stagger,
             memory_at: self.memory_at,
+            arrivals: self
+                .open
+                .map_or(Arrivals::Closed, |open| Arrivals::Poisson { per_second: open.per_second, seed: 1 }),
+            connections: self.open.and_then(|open| open.connections),
             ..load::Config::default()
         }
     }
@@ -170,7 +221,13 @@ impl Scenario {
     #[must_use]
     pub fn options(self) -> String {
         let Self { concurrency, requests, script, .. } = self;
-        let mut options = format!("--concurrency {concurrency} --requests {requests}");
+        let mut options = match self.open {
+            Some(Open { per_second, seconds, connections }) => {
+                let most = connections.map_or_else(String::new, |most| format!(" --connections {most}"));
+                format!("--arrivals poisson:{per_second} --seconds {seconds}{most}")
+            }
+            None => format!("--concurrency {concurrency} --requests {requests}"),
+        };
         if !self.stagger.is_zero() {
             options += &format!(" --stagger-ms {}", self.stagger.as_millis());
         }
@@ -183,6 +240,9 @@ impl Scenario {
         options += &format!(" --script \"{script}\"");
         if let Some(at) = self.memory_at {
             options += &format!(" --mem-at-ms {}", at.as_millis());
+        }
+        if self.is_overload {
+            options += " --allow-errors";
         }
         options
     }
@@ -213,6 +273,27 @@ mod tests {
             let row = row.unwrap_or_else(|| panic!("{} has no row", scenario.name));
             let options = scenario.options();
             assert!(row.contains(&format!("`{options}`")), "{}: {options}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn an_overload_is_three_times_what_a_limit_of_64_lets_through() {
+        let [capacity, overload] = ["capacity", "overload"].map(|name| Scenario::find(name).unwrap());
+        let script = Script::parse(capacity.script).unwrap();
+        let stream = script.gap.as_secs_f64() * f64::from(script.events);
+        let most = capacity.concurrency as f64 / stream;
+        assert!(
+            (overload.open.unwrap().per_second / most - 3.0).abs() < 1e-9
+                && overload.script == capacity.script
+        );
+        for scenario in SCENARIOS {
+            if let Some(open) = scenario.open {
+                assert!(
+                    (open.per_second * open.seconds as f64 - scenario.requests as f64).abs() < 1e-9,
+                    "{}",
+                    scenario.name
+                );
+            }
         }
     }
 

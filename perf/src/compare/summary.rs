@@ -85,6 +85,16 @@ fn processes<'a>(measurement: &'a Measurement, name: &'a str) -> impl Iterator<I
 /// CPU time per unit of what a gate speaks of.
 fn cost_of_side(measurement: &Measurement, side: &Side, unit: Unit) -> Option<f64> {
     let Some(name) = &side.process else { return cost(measurement, unit) };
+    if let Some(thread) = &side.thread {
+        let threads = measurement.report.threads_us.iter().filter(|(other, _)| group(other) == name);
+        let mut times = threads.filter_map(|(_, threads)| threads.get(thread)).peekable();
+        times.peek()?;
+        let units = match unit {
+            Unit::Event => measurement.report.events,
+            Unit::Request => measurement.report.ok,
+        };
+        return (units > 0).then(|| times.sum::<u64>() as f64 / units as f64);
+    }
     let mut costs = processes(measurement, name).map(|usage| cost_of(usage, unit)).peekable();
     costs.peek()?;
     Some(costs.sum())
@@ -107,6 +117,9 @@ fn figure(
         Figure::AddedP50 => added(report.delivery_us.p50, &|m| m.report.delivery_us.p50),
         Figure::AddedP99 => added(report.delivery_us.p99, &|m| m.report.delivery_us.p99),
         Figure::OverheadP99 => added(report.total_us.p99, &|m| m.report.total_us.p99),
+        Figure::Goodput => Some(report.requests_per_second),
+        Figure::RefusalP99 => measurement.refusals().map(|times| ms(times.p99)).reduce(f64::max),
+        Figure::Pss => report.all_processes.as_ref()?.pss_kib.get(1)?.map(|kib| kib as f64),
     }
 }
 
@@ -186,7 +199,7 @@ fn row(counted: &Counted<'_>, scenario: Scenario, subject: &str, reference: &str
         first_event_p99_ms: spread(Figure::FirstP99),
         added_p50_ms: added(Figure::AddedP50),
         added_p99_ms: added(Figure::AddedP99),
-        memory_kib: spread(Figure::Memory),
+        memory_kib: spread(Figure::Memory).filter(|_| scenario.is_fresh),
         memory_whole_kib: before.zip(within).map(|(before, within)| [before, within]),
     }
 }
@@ -238,6 +251,8 @@ pub(super) fn verdicts(demands: &[Demand], measurements: &[Measurement], rounds:
 pub struct Replies {
     /// All that were asked for.
     pub all: u64,
+    /// Of these, refused under a load that asks for refusals.
+    pub refused: u64,
     /// Of these, lost, cut short or not exact.
     pub lost: u64,
 }
@@ -248,7 +263,8 @@ pub(super) fn replies(measurements: &[Measurement]) -> BTreeMap<String, Replies>
     for m in measurements {
         let of = replies.entry(m.subject.clone()).or_default();
         of.all += m.report.requests;
-        of.lost += m.report.requests.saturating_sub(m.report.sealed);
+        of.refused += m.refused();
+        of.lost += m.lost();
     }
     replies
 }
@@ -273,7 +289,8 @@ pub(super) mod tests {
             ..Default::default()
         }));
         let sample = |cpu_us| {
-            let half = Sample { cpu_us: cpu_us / 2, ..Sample::default() };
+            let threads_ns = BTreeMap::from([("t".to_owned(), cpu_us * 100)]);
+            let half = Sample { cpu_us: cpu_us / 2, threads_ns, ..Sample::default() };
             BTreeMap::from(["p#1", "p#2"].map(|name| (name.to_owned(), half.clone())))
         };
         let readings = match subject {
@@ -346,9 +363,36 @@ pub(super) mod tests {
         assert_eq!(mid("ours sat64 cpu <= 1"), Some(15.0));
         assert_eq!(mid("ours.p sat64 cpu <= 1"), Some(15.0));
         assert_eq!(mid("ours.q sat64 cpu <= 1"), None);
+        assert_eq!(mid("ours.p:t sat64 cpu <= 1"), Some(3.0), "a thread of both processes");
+        assert_eq!(mid("ours.p:u sat64 cpu <= 1"), None);
         assert_eq!(mid("ours sat64 first_p99 <= 1"), Some(1.5));
         assert_eq!(mid("nobody sat64 cpu <= 1"), None);
         assert_eq!(mid("ours sat64 overhead_p99 <= 1"), Some(0.0), "the bare provider's time is taken off");
+    }
+
+    #[test]
+    fn a_refusal_is_an_answer_where_it_is_asked_for_and_lost_elsewhere() {
+        let mut tally = Tally::default();
+        tally.add(Ok(crate::load::Reply { events: 1, sealed: true, ..Default::default() }));
+        for us in [700, 900] {
+            tally.add(Err(crate::load::Failure::Status(503)));
+            tally.add_refusal(503, us);
+        }
+        let report = Report::new(&tally, Duration::from_secs(1), 1, &Readings::default());
+        let under = |scenario: &'static str| Measurement {
+            scenario,
+            report: report.clone(),
+            ..measurement(1, "ours", 1)
+        };
+        assert!(under("overload").is_exact() && !under("sat64").is_exact());
+        assert_eq!(replies(&[under("overload")])["ours"], Replies { all: 3, refused: 2, lost: 0 });
+        assert_eq!(replies(&[under("sat64")])["ours"], Replies { all: 3, refused: 0, lost: 2 });
+        let mut rounds = Rounds::default();
+        rounds.plan("overload", 1, 1);
+        rounds.ran("overload", 1, 0.0);
+        let judged = |text: &str| verdicts(&[gate(text).into()], &[under("overload")], &rounds)[0].measured;
+        assert_eq!(judged("ours overload refusal_p99 <= 1").map(|measured| measured.mid), Some(0.9));
+        assert_eq!(judged("ours overload goodput >= 1").map(|measured| measured.mid), Some(1.0));
     }
 
     #[test]
@@ -358,7 +402,7 @@ pub(super) mod tests {
         let verdict = &verdicts(&config.demands, &measurements, &rounds)[0];
         assert_eq!(verdict.measured.map(|measured| (measured.count, measured.mid)), Some((1, 0.5)));
         let replies = replies(&measurements);
-        assert_eq!(replies["ours"], Replies { all: 3, lost: 1 });
-        assert_eq!(replies["nginx"], Replies { all: 3, lost: 0 });
+        assert_eq!(replies["ours"], Replies { all: 3, refused: 0, lost: 1 });
+        assert_eq!(replies["nginx"], Replies { all: 3, refused: 0, lost: 0 });
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::figures::Spread;
 use super::gate::{Level, Verdict};
-use super::summary::{Row, Table};
+use super::summary::{Replies, Row, Table};
 use super::{Comparison, rounds::DISTURBED_CORES};
 
 impl fmt::Display for Comparison {
@@ -17,15 +17,13 @@ impl fmt::Display for Comparison {
         for verdict in &self.verdicts {
             if verdict.demand.line != line {
                 line = &verdict.demand.line;
-                writeln!(f, "{line}")?;
+                let note = &verdict.demand.note;
+                if note.is_empty() { writeln!(f, "{line}")? } else { writeln!(f, "{line} ({note})")? }
             }
             writeln!(f, "{verdict}")?;
         }
-        let replies: Vec<String> = self
-            .replies
-            .iter()
-            .map(|(name, replies)| format!("{name} {} of {}", replies.lost, replies.all))
-            .collect();
+        let replies: Vec<String> =
+            self.replies.iter().map(|(name, replies)| format!("{name} {replies}")).collect();
         writeln!(f, "lost or inexact replies: {}", replies.join(", "))
     }
 }
@@ -83,6 +81,13 @@ impl fmt::Display for Row {
     }
 }
 
+impl fmt::Display for Replies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.lost, self.all)?;
+        if self.refused > 0 { write!(f, " ({} refused)", self.refused) } else { Ok(()) }
+    }
+}
+
 /// A middle with its least and greatest.
 pub(super) fn spread(spread: Option<Spread>) -> String {
     spread.map_or_else(|| "-".to_owned(), |s| format!("{:.2} ({:.2}-{:.2})", s.mid, s.min, s.max))
@@ -103,8 +108,7 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<10} {:<52} {}", self.word(), self.demand.gate.to_string(), spread(self.measured))?;
-        if self.demand.note.is_empty() { Ok(()) } else { write!(f, "   ({})", self.demand.note) }
+        write!(f, "{:<10} {:<62} {}", self.word(), self.demand.gate.to_string(), spread(self.measured))
     }
 }
 

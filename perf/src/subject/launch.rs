@@ -70,9 +70,10 @@ impl Place {
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-        // Some name themselves by the path that they were started by.
         let line = line.with_context(|| format!("{program} did not say its version"))?;
-        Ok(Some(line.strip_prefix(program.as_str()).unwrap_or(line).trim().to_owned()))
+        // Some name themselves by the path that they were started by.
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        Ok(Some(line.replace(program.as_str(), &name)))
     }
 }
 
