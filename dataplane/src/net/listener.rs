@@ -21,6 +21,8 @@ use crate::{clock, time::sleep_until_maybe};
 
 /// Pending connections the kernel keeps for us.
 const BACKLOG: i32 = 4096;
+/// Connections taken after one readiness: a crowd that comes at once costs one wait, and leaves the shard's other tasks theirs.
+const ACCEPTS_MAX: u32 = 32;
 /// First and longest pause after the process ran out of descriptors (or memory) while accepting.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -32,6 +34,8 @@ pub struct Listener {
     backoff: Duration,
     /// Until when nothing is accepted, after the process ran out of descriptors.
     paused: Option<Instant>,
+    /// How many more are taken before the next wait for readiness.
+    ready: u32,
     reserve: Reserve,
 }
 
@@ -113,8 +117,10 @@ impl Listener {
     /// No descriptors left.
     pub fn open(std: std::net::TcpListener) -> io::Result<Self> {
         std.set_nonblocking(true)?;
+        // Its connections inherit it, as Linux does with every option of TCP, which saves each of them a system call.
+        SockRef::from(&std).set_tcp_nodelay(true)?;
         let poll = monoio::net::TcpListener::from_std(std.try_clone()?)?;
-        Ok(Self { std, poll, backoff: BACKOFF.0, paused: None, reserve: Reserve::Unwanted })
+        Ok(Self { std, poll, backoff: BACKOFF.0, paused: None, ready: 0, reserve: Reserve::Unwanted })
     }
 
     /// Holds one descriptor back, so that a connection can be taken here even when the process has none left: for those
@@ -170,23 +176,10 @@ impl Listener {
                 sleep_until_maybe(self.paused).await;
                 self.paused = None;
             }
-            // Until the reserve is there again it is asked for while nobody comes.
-            let patience = if self.reserve.refill() { None } else { Some(clock::now() + BACKOFF.0 * 10) };
-            let ready = {
-                let readable = pin!(self.poll.readable(false));
-                match select(readable, pin!(sleep_until_maybe(patience))).await {
-                    Either::Left((ready, _)) => Some(ready.is_ok()),
-                    Either::Right(_) => None,
-                }
-            };
-            match ready {
-                Some(true) => {}
-                Some(false) => {
-                    self.pause();
-                    continue;
-                }
-                None => continue,
+            if self.ready == 0 && !self.wait().await {
+                continue;
             }
+            self.ready -= 1;
             if self.reserve.yields() {
                 self.pause();
                 return Err(Exhausted);
@@ -207,13 +200,33 @@ impl Listener {
                     self.pause();
                     return Err(Exhausted);
                 }
-                // Gone before we came: the next readiness tells.
-                Err(_) => {}
+                // All of them taken, or one gone before we came.
+                Err(_) => self.ready = 0,
             }
         }
     }
 
+    /// Waits until somebody is there; `false` = look again.
+    async fn wait(&mut self) -> bool {
+        // Until the reserve is there again it is asked for while nobody comes.
+        let patience = if self.reserve.refill() { None } else { Some(clock::now() + BACKOFF.0 * 10) };
+        let ready = {
+            let readable = pin!(self.poll.readable(false));
+            match select(readable, pin!(sleep_until_maybe(patience))).await {
+                Either::Left((ready, _)) => Some(ready.is_ok()),
+                Either::Right(_) => None,
+            }
+        };
+        match ready {
+            Some(true) => self.ready = ACCEPTS_MAX,
+            Some(false) => self.pause(),
+            None => {}
+        }
+        ready == Some(true)
+    }
+
     fn pause(&mut self) {
+        self.ready = 0;
         self.paused = Some(clock::now() + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
     }
@@ -234,6 +247,33 @@ fn is_exhaustion(error: &io::Error) -> bool {
 }
 
 fn open(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<Stream> {
-    sys::prepare(&stream)?;
-    Stream::new(monoio::net::TcpStream::from_std(stream)?, peer)
+    sys::prepare_accepted(&stream)?;
+    Ok(Stream::accepted(monoio::net::TcpStream::from_std(stream)?, peer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_have_come_are_taken_with_nagle_off_and_then_it_waits_again() {
+        const CLIENTS: usize = 3 * ACCEPTS_MAX as usize / 2;
+        let patience = Patience { silence: None, retransmit_max: None };
+        let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), patience).unwrap();
+        let address = bound.local_addr().unwrap();
+        let connect = || std::net::TcpStream::connect(address).unwrap();
+        let mut runtime =
+            monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().enable_timer().build().unwrap();
+        runtime.block_on(async {
+            let mut listener = Listener::open(bound).unwrap();
+            let clients: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();
+            for _ in &clients {
+                let stream = listener.accept().await.unwrap();
+                assert!(stream.is_nodelay());
+            }
+            assert!(futures::FutureExt::now_or_never(listener.accept()).is_none());
+            let _late = connect();
+            assert!(listener.accept().await.is_ok());
+        });
+    }
 }

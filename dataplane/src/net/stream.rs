@@ -79,8 +79,12 @@ impl std::fmt::Debug for Stream {
 impl Stream {
     pub(super) fn new(inner: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         inner.set_nodelay(true)?;
-        let shared = Shared(Rc::new(UnsafeCell::new(inner)));
-        Ok(Self { shared, peer })
+        Ok(Self::accepted(inner, peer))
+    }
+
+    /// A connection that has its options from its listener.
+    pub(super) fn accepted(inner: TcpStream, peer: SocketAddr) -> Self {
+        Self { shared: Shared(Rc::new(UnsafeCell::new(inner))), peer }
     }
 
     /// A future that owns its hold on the descriptor and ends when [`Stream::try_read`] has something to say. It may
@@ -93,6 +97,11 @@ impl Stream {
     /// A second hold on the same socket, which stays open until both are dropped.
     pub(crate) fn share(&self) -> Self {
         Self { shared: self.shared.clone(), peer: self.peer }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_nodelay(&self) -> bool {
+        sys::with_socket(self.shared.get(), |s| s.tcp_nodelay()).unwrap()
     }
 
     /// The peer's address.

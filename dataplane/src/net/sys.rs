@@ -18,6 +18,14 @@ pub(crate) fn prepare<S: AsFd>(socket: &S) -> io::Result<()> {
     SockRef::from(socket).set_nonblocking(monoio::utils::is_legacy())
 }
 
+/// As [`prepare`], of a socket that is blocking, as those that the standard library accepts are.
+///
+/// # Errors
+/// The socket is dead.
+pub(super) fn prepare_accepted<S: AsFd>(socket: &S) -> io::Result<()> {
+    if monoio::utils::is_legacy() { prepare(socket) } else { Ok(()) }
+}
+
 /// Whether a write of one page or less to a file, pipe or socket would go through without waiting, or fail at once.
 pub(crate) fn is_writable(fd: BorrowedFd<'_>) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
