@@ -4,15 +4,11 @@ use std::{future::Future, pin::pin, time::Instant};
 
 use futures::future::{Either, select};
 
-use crate::{clock, shard::wake_behind_others};
+use crate::shard::{Sleep, wake_behind_others};
 
-/// Sleeps until `deadline`; at once when it has passed.
-pub async fn sleep_until(deadline: Instant) {
-    let now = clock::now();
-    if deadline > now {
-        // The runtime's timer is 640 bytes at an alignment of 128, which every future around it would pay for, waiting or not.
-        Box::pin(monoio::time::sleep(deadline - now)).await;
-    }
+/// Sleeps until `deadline`; at once when it has passed. Only on a [`Shard`](crate::shard::Shard).
+pub const fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep::until(deadline)
 }
 
 /// Sleeps until `deadline`, for ever when there is none.
@@ -56,14 +52,17 @@ mod tests {
     use std::{cell::RefCell, rc::Rc, time::Duration};
 
     use super::*;
-    use crate::shard::spawn_guarded;
+    use crate::{
+        clock,
+        shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
+    };
 
     #[test]
     fn tasks_that_yield_take_turns() {
-        let mut runtime =
-            monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().enable_timer().build().unwrap();
-        let turns = Rc::new(RefCell::new(String::new()));
-        runtime.block_on(async {
+        let (told, turns) = std::sync::mpsc::channel();
+        let spec = ShardSpec { name: "turns".to_owned(), cpu: None, driver: DriverWish::Epoll };
+        let shard = Shard::start(spec, move || async move {
+            let turns = Rc::new(RefCell::new(String::new()));
             for name in ['a', 'b', 'c'] {
                 let turns = Rc::clone(&turns);
                 spawn_guarded(async move {
@@ -74,7 +73,9 @@ mod tests {
                 });
             }
             sleep_until(clock::now() + Duration::from_millis(20)).await;
+            told.send(turns.take()).unwrap();
         });
-        assert_eq!(*turns.borrow(), "abc".repeat(50));
+        assert!(shard.unwrap().join());
+        assert_eq!(turns.recv().unwrap(), "abc".repeat(50));
     }
 }

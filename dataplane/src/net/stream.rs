@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use futures::future::{Either, select};
 use monoio::{
     buf::IoBuf,
-    io::{AsyncReadRent, AsyncWriteRent, CancelableAsyncReadRent, CancelableAsyncWriteRent, Canceller},
+    io::{AsyncReadRent, AsyncWriteRent, CancelableAsyncWriteRent, Canceller},
     net::TcpStream,
 };
 
@@ -246,18 +246,13 @@ impl Stream {
 
     /// Splits for full duplex: a reader task and a writer task on the same shard.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
-        let canceller = Canceller::new();
-        (
-            ReadHalf { shared: self.shared.clone(), cancel: canceller.handle() },
-            WriteHalf { shared: self.shared, canceller: Some(canceller) },
-        )
+        (ReadHalf { shared: self.shared.clone() }, WriteHalf { shared: self.shared })
     }
 }
 
 /// The reading half of a split stream.
 pub struct ReadHalf {
     shared: Shared,
-    cancel: monoio::io::CancelHandle,
 }
 
 impl std::fmt::Debug for ReadHalf {
@@ -268,21 +263,18 @@ impl std::fmt::Debug for ReadHalf {
 
 impl ReadHalf {
     /// Completion read into the spare capacity of `buffer`; `Ok(0)` = end of stream. After [`WriteHalf::stop_reader`] it
-    /// gives `ECANCELED`. Drive it to its end.
+    /// gives what has arrived, and then the end. Drive it to its end.
     pub async fn read(&mut self, buffer: BytesMut) -> (io::Result<usize>, BytesMut) {
-        let start = buffer.len();
-        let room = buffer.capacity() - start;
-        let handle = self.cancel.clone();
-        let (result, slice) =
-            self.shared.get_mut().cancelable_read(buffer.slice_mut_from(start, room), handle).await;
-        (result, slice.into_inner())
+        read_spare(self.shared.get_mut(), buffer).await
     }
 }
 
 /// The writing half of a split stream.
+///
+/// It writes without a completion: what the socket takes is gone within the call, and there is nothing under way that would
+/// have to be cancelled and awaited.
 pub struct WriteHalf {
     shared: Shared,
-    canceller: Option<Canceller>,
 }
 
 impl std::fmt::Debug for WriteHalf {
@@ -292,24 +284,41 @@ impl std::fmt::Debug for WriteHalf {
 }
 
 impl WriteHalf {
-    /// As [`Stream::write_all`].
+    /// As [`Stream::try_write`], but `Ok(0)` where it takes nothing now.
     ///
     /// # Errors
-    /// As [`Stream::write_all`].
-    pub async fn write_all<B: IoBuf>(&mut self, buffer: B, deadline: Instant) -> (Result<(), WriteFault>, B) {
-        write_all(self.shared.get_mut(), buffer, deadline).await
+    /// The connection broke.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(sys::try_send(self.shared.get(), bytes)?.unwrap_or(0))
+    }
+
+    /// Writes all of `bytes`. Dropped, an unknown part has been sent.
+    ///
+    /// # Errors
+    /// [`WriteFault::Stalled`] at `deadline`, [`WriteFault::Io`] when the connection broke.
+    pub async fn write_until(&self, mut bytes: &[u8], deadline: Instant) -> Result<(), WriteFault> {
+        let mut late = pin!(sleep_until(deadline));
+        loop {
+            let sent = self.try_write(bytes)?;
+            bytes = bytes.get(sent..).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            match select(pin!(self.shared.get().writable(false)), late.as_mut()).await {
+                Either::Left((room, _)) => room?,
+                Either::Right(((), _)) => return Err(WriteFault::Stalled),
+            }
+        }
     }
 
     /// Sends FIN.
-    pub async fn shutdown(&mut self) {
-        let _shut = self.shared.get_mut().shutdown().await;
+    pub fn shutdown(&self) {
+        let _shut = sys::with_socket(self.shared.get(), |s| s.shutdown(Shutdown::Write));
     }
 
-    /// Ends the other half's pending and later reads with `ECANCELED`.
-    pub fn stop_reader(&mut self) {
-        if let Some(canceller) = self.canceller.take() {
-            let _next = canceller.cancel();
-        }
+    /// Ends the other half: its pending and later reads find the end of the stream, behind what has arrived.
+    pub fn stop_reader(&self) {
+        let _shut = sys::with_socket(self.shared.get(), |s| s.shutdown(Shutdown::Read));
     }
 }
 

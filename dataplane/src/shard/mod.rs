@@ -4,6 +4,7 @@
 //! ladder, because the runtime's own fallback does not cover ENOMEM (a low memlock limit) or unknown ring flags.
 
 mod affinity;
+mod alarm;
 mod driver;
 mod heap;
 mod spawn;
@@ -14,6 +15,7 @@ use futures::future::select;
 
 use crate::{log::Gathering, mailbox::turn::ring_bells};
 
+pub use alarm::Sleep;
 pub use driver::{DriverKind, DriverWish};
 pub use heap::use_small_pages;
 pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
@@ -62,6 +64,7 @@ impl Shard {
                     runtime.block_on(async {
                         let _gathering = Gathering::here();
                         spawn_guarded(ring_bells());
+                        alarm::start();
                         let (main, give_back) = (pin!(main()), pin!(heap::give_back()));
                         select(main, give_back).await;
                     });

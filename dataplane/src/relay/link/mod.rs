@@ -1,6 +1,6 @@
 //! Drives one link: a socket with its TLS session on one side, a [`Mux`] and its owner on the other.
 //!
-//! [`Link::run`] is one task with three loops. The reader takes what the socket has, up to 256 KiB, hands every message of
+//! [`Link::run`] is one task with two loops, and a small task beside it. The reader takes what the socket has, up to 256 KiB, hands every message of
 //! it to the [`Handler`], tells it once that the batch is over, and wakes the writer once. The writer gathers everything
 //! that is ready, up to 64 KiB, into one TLS write. The pulse keeps the heartbeat. Whoever finds a reason to end says so,
 //! and the writer ends the link in the runtime's order: farewell, FIN, stop the reader, await it, drop both halves.
@@ -36,7 +36,8 @@ use crate::{
     clock,
     local::{Latch, Signal},
     net::{Patience, ReadHalf, Stream, WriteFault, WriteHalf},
-    time::{before, sleep_until},
+    shard::spawn_guarded,
+    time::{before, sleep_until, yield_now},
     tls::session::Session,
 };
 
@@ -118,6 +119,13 @@ impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.is_closed()
     }
+
+    /// Wakes the writer if what was received left something to write. What the owner says meanwhile wakes it by itself.
+    fn wake_for_replies(&self) {
+        if self.mux.borrow().wants_transmit() || self.session.borrow().wants_write() {
+            self.wake.set();
+        }
+    }
 }
 
 /// One link, before and while it runs.
@@ -169,7 +177,9 @@ impl Link {
             cipher: Vec::new(),
             plain: Vec::new(),
         };
-        join!(reader.run(read, handler), writer.run(), pulse(&self.shared));
+        // A task of its own: what is read or written wakes no timer.
+        spawn_guarded(pulse(EndOfPulse(Rc::clone(&self.shared))));
+        join!(reader.run(read, handler), writer.run());
         drop(guard);
         self.shared.reason.get().unwrap_or(CloseReason::Internal)
     }
@@ -188,8 +198,18 @@ impl Drop for EndGuard<'_> {
     }
 }
 
-/// Keeps the heartbeat, also while a write is stuck.
-async fn pulse(shared: &Shared) {
+/// A link whose heartbeat has ended before it, by a defect, ends too.
+struct EndOfPulse(Rc<Shared>);
+
+impl Drop for EndOfPulse {
+    fn drop(&mut self) {
+        self.0.stop(CloseReason::Internal);
+    }
+}
+
+/// Keeps the heartbeat, also while a write is stuck. Ends with the link.
+async fn pulse(end: EndOfPulse) {
+    let shared = &*end.0;
     while !shared.is_stopping() {
         let due = shared.mux.borrow().poll_timeout();
         // A pong only moves it later; then this wakes early once and looks again.
@@ -219,6 +239,7 @@ impl<'a> Reader<'a> {
 
     async fn run<H: Handler>(mut self, mut read: ReadHalf, handler: &mut H) {
         self.deliver(handler);
+        self.shared.wake_for_replies();
         let mut cipher = BytesMut::with_capacity(LINK_READ_BYTES);
         while !self.shared.is_stopping() {
             cipher.clear();
@@ -227,7 +248,6 @@ impl<'a> Reader<'a> {
             match result {
                 Ok(0) => self.shared.stop(CloseReason::PeerClosed),
                 Ok(_) => self.take(&cipher, handler),
-                Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.shared.stop(CloseReason::ConnectionLost),
             }
@@ -249,7 +269,7 @@ impl<'a> Reader<'a> {
             Ok(()) if peer_closed => self.shared.stop(CloseReason::PeerClosed),
             Ok(()) => {}
         }
-        self.shared.wake.set();
+        self.shared.wake_for_replies();
     }
 
     /// Hands every whole message to the owner.
@@ -272,7 +292,6 @@ impl<'a> Reader<'a> {
             }
         }
         handler.on_batch_end();
-        self.shared.wake.set();
     }
 
     fn next(&mut self, now: Instant) -> Result<Option<(Incoming, bool)>, CloseReason> {
@@ -313,10 +332,13 @@ impl Writer<'_> {
                 self.shared.wake.wait().await;
             } else if !self.flush().await {
                 break;
+            } else if self.plain.len() >= LINK_WRITE_BYTES {
+                // There may be much more, and a peer that keeps up with it: the reader has its turn in between.
+                yield_now().await;
             }
         }
         self.farewell().await;
-        self.write.shutdown().await;
+        self.write.shutdown();
         self.write.stop_reader();
     }
 
@@ -338,41 +360,44 @@ impl Writer<'_> {
 
     /// Writes all ciphertext. `false` when the socket is of no use any more: the reason is set then, and what is left is
     /// not a whole record.
+    ///
+    /// One system call, and neither a timer nor an operation of the ring, for as long as the socket takes it all.
     async fn flush(&mut self) -> bool {
-        let (shared, farewell) = (self.shared, self.limits.farewell);
         let cipher = mem::take(&mut self.cipher);
-        let mut writing = pin!(self.write.write_all(cipher, clock::now() + self.limits.write_stall));
-        let written = match select(writing.as_mut(), pin!(shared.stopping.closed())).await {
+        let written = match self.write.try_write(&cipher) {
+            Ok(sent) if sent == cipher.len() => Some(Ok(())),
+            // In a box of its own: the task would otherwise be as large as this wait, for ever.
+            Ok(sent) => Box::pin(self.flush_patiently(cipher.get(sent..).unwrap_or_default())).await,
+            Err(error) => Some(Err(WriteFault::Io(error))),
+        };
+        match written {
+            Some(Ok(())) => {
+                self.cipher = cipher;
+                self.cipher.clear();
+                if self.cipher.capacity() > WRITE_BUFFER_KEPT {
+                    self.cipher = Vec::new();
+                }
+                return true;
+            }
+            Some(Err(WriteFault::Stalled)) => self.shared.stop(CloseReason::WriteStall),
+            Some(Err(WriteFault::Io(_))) => self.shared.stop(CloseReason::ConnectionLost),
+            None => {}
+        }
+        self.limits.farewell = Duration::ZERO;
+        false
+    }
+
+    /// Waits for the socket to take the rest; `None` when the link ends before that.
+    async fn flush_patiently(&self, rest: &[u8]) -> Option<Result<(), WriteFault>> {
+        let (shared, farewell) = (self.shared, self.limits.farewell);
+        let mut writing = pin!(self.write.write_until(rest, clock::now() + self.limits.write_stall));
+        match select(writing.as_mut(), pin!(shared.stopping.closed())).await {
             Either::Left((written, _)) => Some(written),
             // Dropping the write gives the connection up, which is what follows.
             Either::Right(((), _)) if shared.reason.get().is_some_and(|r| r.farewell() == Farewell::None) => {
                 None
             }
             Either::Right(((), _)) => before(clock::now() + farewell, writing).await,
-        };
-        match written {
-            Some((Ok(()), buffer)) => {
-                self.cipher = buffer;
-                self.cipher.clear();
-                if self.cipher.capacity() > WRITE_BUFFER_KEPT {
-                    self.cipher = Vec::new();
-                }
-                true
-            }
-            Some((Err(WriteFault::Stalled), _)) => {
-                shared.stop(CloseReason::WriteStall);
-                self.limits.farewell = Duration::ZERO;
-                false
-            }
-            Some((Err(WriteFault::Io(_)), _)) => {
-                shared.stop(CloseReason::ConnectionLost);
-                self.limits.farewell = Duration::ZERO;
-                false
-            }
-            None => {
-                self.limits.farewell = Duration::ZERO;
-                false
-            }
         }
     }
 
@@ -392,7 +417,7 @@ impl Writer<'_> {
         if !matches!(reason, CloseReason::Tls { .. }) {
             self.shared.session.borrow_mut().close(&mut self.cipher);
         }
-        let cipher = mem::take(&mut self.cipher);
-        let _best_effort = self.write.write_all(cipher, clock::now() + self.limits.farewell).await;
+        let until = clock::now() + self.limits.farewell;
+        let _best_effort = Box::pin(self.write.write_until(&self.cipher, until)).await;
     }
 }

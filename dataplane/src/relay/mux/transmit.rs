@@ -32,6 +32,16 @@ impl Mux {
         out.len() - start
     }
 
+    /// Whether [`Self::poll_transmit`] may have something to append.
+    #[must_use]
+    pub fn wants_transmit(&self) -> bool {
+        self.pong_due
+            || self.ping_due
+            || !self.control.is_empty()
+            || !self.grants.is_empty()
+            || !self.ready.is_empty()
+    }
+
     /// Appends all heartbeats and control messages, and nothing of any stream: for the end of a link.
     pub fn poll_control(&mut self, out: &mut Vec<u8>) {
         self.emit_control(out, usize::MAX);
