@@ -93,13 +93,8 @@ impl Alarms {
     }
 }
 
-/// Starts the ringer of the calling shard.
-pub(super) fn start() {
-    #[expect(clippy::disallowed_methods, reason = "lives as long as its shard, and nothing in it can panic")]
-    drop(monoio::spawn(ringer()));
-}
-
-async fn ringer() {
+/// The ringer of the calling shard. Never ends.
+pub(super) async fn ring() {
     let earlier = ALARMS.with_borrow(|alarms| Rc::clone(&alarms.earlier));
     loop {
         let now = clock::now();

@@ -63,8 +63,8 @@ impl Shard {
                     let _sent = up.send(Ok(runtime.kind()));
                     runtime.block_on(async {
                         let _gathering = Gathering::here();
-                        spawn_guarded(ring_bells());
-                        alarm::start();
+                        spawn::spawn_fixture(ring_bells());
+                        spawn::spawn_fixture(alarm::ring());
                         let (main, give_back) = (pin!(main()), pin!(heap::give_back()));
                         select(main, give_back).await;
                     });

@@ -67,6 +67,13 @@ fn guard<F: Future<Output = ()> + 'static>(future: F) {
     let _detached = monoio::spawn(guarded(future).map(move |_ended| drop(live)));
 }
 
+/// Runs `future` as a part of the shard itself, for as long as that lives: it is no live task to anybody who waits for those to
+/// end.
+pub(super) fn spawn_fixture<F: Future<Output = ()> + 'static>(future: F) {
+    #[expect(clippy::disallowed_methods, reason = "guarded, and not to be counted")]
+    let _detached = monoio::spawn(guarded(future).map(|_ended| ()));
+}
+
 /// Runs `future` here, as a part of its task that may fail without the rest: `None` when it panicked, which is logged and
 /// counted as the end of a task by a panic is. What it owned has been dropped then; what it only borrowed must be fit to be
 /// told of the failure.
