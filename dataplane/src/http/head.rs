@@ -262,12 +262,12 @@ impl Headers {
     }
 
     /// Names and values in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
         self.raw().map(|(name, value)| (text(name), value))
     }
 
     /// As [`Headers::iter`], with names as bytes: for who only compares or copies them.
-    pub fn raw(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn raw(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.fields.iter().map(|field| (self.bytes_of(field, field.name), self.bytes_of(field, field.value)))
     }
 

@@ -28,15 +28,21 @@ const NOT_NOMINABLE: [&str; 6] =
 
 /// Fields that may go to a provider: end-to-end ones without the client's credentials, in order.
 pub fn forwardable_request(headers: &Headers) -> impl Iterator<Item = (&str, &[u8])> {
-    let nominated = nominated(headers);
-    headers
-        .iter()
-        .filter(move |(name, _)| may_cross(name) && !CLIENT_ONLY.contains(name) && !is_in(&nominated, name))
+    forwardable_request_fields(headers.iter())
+}
+
+/// As [`forwardable_request`], of fields that come as a list, with names in lower case.
+pub fn forwardable_request_fields<'a, I>(fields: I) -> impl Iterator<Item = (&'a str, &'a [u8])>
+where
+    I: Iterator<Item = (&'a str, &'a [u8])> + Clone,
+{
+    let nominated = nominated(fields.clone());
+    fields.filter(move |(name, _)| may_cross(name) && !CLIENT_ONLY.contains(name) && !is_in(&nominated, name))
 }
 
 /// Fields that may go to a client: the provider's end-to-end ones, `content-length` included, in order.
 pub fn forwardable_response(headers: &Headers) -> impl Iterator<Item = (&str, &[u8])> {
-    let nominated = nominated(headers);
+    let nominated = nominated(headers.iter());
     headers.iter().filter(move |(name, _)| may_cross(name) && !is_in(&nominated, name))
 }
 
@@ -52,10 +58,10 @@ fn is_internal(name: &str) -> bool {
 }
 
 /// What `Connection` names besides its own options. A parsed head has at most 64 of them.
-fn nominated(headers: &Headers) -> Vec<&[u8]> {
-    headers
-        .get_all("connection")
-        .flat_map(list_elements)
+fn nominated<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<&'a [u8]> {
+    fields
+        .filter(|(name, _)| *name == "connection")
+        .flat_map(|(_, value)| list_elements(value))
         .filter(|option| {
             !option.eq_ignore_ascii_case(b"close") && !option.eq_ignore_ascii_case(b"keep-alive")
         })

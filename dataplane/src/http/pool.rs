@@ -2,8 +2,9 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, VecDeque},
-    net::SocketAddr,
+    collections::VecDeque,
+    hash::{Hash, Hasher},
+    net::{IpAddr, SocketAddr},
     rc::{Rc, Weak},
     time::{Duration, Instant},
 };
@@ -21,6 +22,7 @@ use crate::{
     clock,
     local::Latch,
     net::{Patience, dial},
+    relay::ByNumber,
     shard::spawn_guarded,
     time::before,
 };
@@ -54,7 +56,7 @@ impl Default for PoolLimits {
 }
 
 /// What a connection is for. Only requests of an equal key share it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Whom to dial.
     pub address: SocketAddr,
@@ -62,6 +64,18 @@ pub struct Key {
     pub authority: Rc<str>,
     /// Stands for the credential in the request: different credentials must have different numbers (0 = none).
     pub credential: u64,
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Numbers only: names of one address and port are few, and told apart by comparing.
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 ^ ip.to_bits() as u64,
+        };
+        state.write_u64(ip ^ u64::from(self.address.port()).rotate_left(32));
+        state.write_u64(self.credential);
+    }
 }
 
 /// Counters of a pool.
@@ -125,8 +139,9 @@ struct Idle {
 struct Inner {
     limits: PoolLimits,
     http: Limits,
-    /// Idle connections by key, the longest idle first. No list is empty.
-    idle: RefCell<HashMap<Key, VecDeque<Idle>>>,
+    /// Idle connections by key, the longest idle first. No list is empty. Keys come from the configuration, and no keyed hash is
+    /// paid for.
+    idle: RefCell<ByNumber<Key, VecDeque<Idle>>>,
     counters: Rc<Counters>,
     /// What is received passes through here.
     scratch: RefCell<BytesMut>,

@@ -44,6 +44,7 @@ pub enum QueueError {
     WrongMessage,
 }
 
+/// Rare kinds are boxed: every silent stream keeps a few places for the small ones.
 enum Item {
     /// Body bytes as they were handed over.
     Body(Bytes),
@@ -52,9 +53,9 @@ enum Item {
     /// The rest of a request body.
     Upload(Chunks),
     /// A tunnel frame without payload.
-    Frame(TunnelFrameKind),
+    Frame(Box<TunnelFrameKind>),
     /// An event of a run.
-    Event(RunEvent),
+    Event(Box<RunEvent>),
     /// A request or its cancel.
     Whole(Box<Message>),
 }
@@ -104,7 +105,7 @@ impl Outbox {
             }
             Message::TunnelFrame(TunnelFrame { kind, .. }) => {
                 let ends = matches!(kind, TunnelFrameKind::End | TunnelFrameKind::Error(_));
-                self.push_item(Item::Frame(kind), ends)
+                self.push_item(Item::Frame(Box::new(kind)), ends)
             }
             Message::RunEvent(event) => self.push_event(event, window),
             message @ (Message::TunnelRequest(_) | Message::RunRequest(_)) => {
@@ -186,7 +187,7 @@ impl Outbox {
             event.kind,
             RunEventKind::Complete { .. } | RunEventKind::Error(_) | RunEventKind::Cancelled
         );
-        self.push_item(Item::Event(event), ends)?;
+        self.push_item(Item::Event(Box::new(event)), ends)?;
         self.queued += cost;
         Ok(())
     }
@@ -264,12 +265,12 @@ impl Outbox {
     fn emit_whole(&mut self, stream: StreamNo, send: &mut SendWindow, out: &mut Vec<u8>) -> Emitted {
         let sequence = self.next_sequence;
         let message = match self.items.pop_front() {
-            Some(Item::Frame(kind)) => Message::TunnelFrame(TunnelFrame { stream, sequence, kind }),
+            Some(Item::Frame(kind)) => Message::TunnelFrame(TunnelFrame { stream, sequence, kind: *kind }),
             Some(Item::Event(event)) => {
                 let cost = event_cost(&event.kind);
                 let _there_is_credit = send.consume(cost);
                 self.queued -= cost;
-                Message::RunEvent(RunEvent { stream, sequence, ..event })
+                Message::RunEvent(RunEvent { stream, sequence, ..*event })
             }
             Some(Item::Whole(message)) => {
                 message.encode(out);

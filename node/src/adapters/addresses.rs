@@ -39,6 +39,12 @@ impl AddressBook {
         }
     }
 
+    /// The address of `origin` that worked last, if the book has one.
+    #[must_use]
+    pub fn preferred(&self, origin: &Origin) -> Option<SocketAddr> {
+        self.known.borrow().get(origin)?.first().copied()
+    }
+
     /// The addresses of `origin`, from the book or from the resolver.
     ///
     /// # Errors
@@ -54,7 +60,9 @@ impl AddressBook {
 
     /// `address` has just been connected to: it comes first from now on.
     pub fn prefer(&self, origin: &Origin, address: SocketAddr) {
-        if let Some(known) = self.known.borrow_mut().get_mut(origin)
+        // It nearly always does already.
+        if self.preferred(origin) != Some(address)
+            && let Some(known) = self.known.borrow_mut().get_mut(origin)
             && let Some(at) = known.iter().position(|found| *found == address)
         {
             known.swap(0, at);

@@ -56,24 +56,52 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// Runs the tunnel to its one terminal.
-    pub async fn run(mut self: Box<Self>, provider: Rc<Provider>) {
+    pub async fn run(self: Box<Self>, provider: Rc<Provider>) {
         panic_point!("node.run");
-        let deadline = deadline(self.received, self.request.timeout_sec);
+        let (run, first) = self.begin();
+        run.finish(first, &provider).await;
+    }
+
+    /// Keeps what a run needs to its end. What is left of the request holds slices of the link's read buffer, and a stream may be
+    /// silent for long.
+    fn begin(self: Box<Self>) -> (Run, First) {
+        let Self { request, received, adapter, control, terminal, reservation } = *self;
+        let prepared = prepare(&adapter, &request);
+        let TunnelRequest { run_id, stream, body, body_bytes, timeout_sec, .. } = request;
+        let run = Run { run_id, stream, deadline: deadline(received, timeout_sec), control, terminal };
+        (run, First { prepared, body_bytes, upload: Upload { body, reservation } })
+    }
+}
+
+/// What a run begins with.
+struct First {
+    prepared: Result<Prepared, Failed>,
+    body_bytes: u64,
+    /// The first part of the body, or all of it.
+    upload: Upload,
+}
+
+/// A run under way.
+struct Run {
+    run_id: String,
+    stream: u64,
+    deadline: Option<Instant>,
+    control: Rc<RunControl>,
+    terminal: Terminal,
+}
+
+impl Run {
+    async fn finish(self, first: First, provider: &Provider) {
         let stopped = async {
             // A cancel and a lost session win a tie against the deadline (PRE-1).
-            match select(pin!(self.control.stopped()), pin!(sleep_until_maybe(deadline))).await {
+            match select(pin!(self.control.stopped()), pin!(sleep_until_maybe(self.deadline))).await {
                 Either::Left((stop, _)) => stop_failure(stop),
                 Either::Right(((), _)) => Failed::error(ErrorKind::Deadline, "timeout_sec has passed"),
             }
         };
-        let prepared = prepare(&self.adapter, &self.request);
-        // What is left of the request holds slices of the link's read buffer.
-        let body = std::mem::take(&mut self.request.body);
-        self.request.headers = Vec::new();
-        let reservation = self.reservation.take();
         let custody = Custody::default();
         let result = {
-            let work = self.execute(prepared, Upload { body, reservation }, &provider, &custody);
+            let work = self.execute(first, provider, &custody);
             match select(pin!(stopped), pin!(work)).await {
                 Either::Left((failure, _)) => {
                     self.terminal.fence(&failure);
@@ -83,8 +111,8 @@ impl Tunnel {
             }
             // Whatever the exchange held is dropped here, but for the connection that it leaves in custody.
         };
-        abort::provider_returns(&provider, &custody).await;
-        let (run, stream) = (self.request.run_id.as_str(), self.request.stream);
+        abort::provider_returns(provider, &custody).await;
+        let (run, stream) = (self.run_id.as_str(), self.stream);
         match &result {
             Ok(()) => tracing::debug!(run, stream, "tunnel completed"),
             Err(failure) => report(run, stream, failure),
@@ -92,23 +120,16 @@ impl Tunnel {
         self.terminal.end(result);
     }
 
-    async fn execute(
-        &self,
-        prepared: Result<Prepared, Failed>,
-        first: Upload,
-        provider: &Provider,
-        custody: &Custody,
-    ) -> Result<(), Failed> {
+    async fn execute(&self, first: First, provider: &Provider, custody: &Custody) -> Result<(), Failed> {
+        let First { prepared, body_bytes, upload: Upload { body, reservation } } = first;
         let prepared = prepared?;
-        let Upload { body, reservation } = first;
-        let body =
-            match Assembler::new(self.request.body_bytes, body, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
-                Start::Complete(body) => body,
-                Start::Partial(assembler) => self.assemble(assembler).await?,
-            };
+        let body = match Assembler::new(body_bytes, body, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
+            Start::Complete(body) => body,
+            Start::Partial(assembler) => self.assemble(assembler).await?,
+        };
         let upload = Upload { body, reservation };
         let downstream = Downstream { terminal: &self.terminal, credit: &self.control.credit };
-        exchange(provider, &prepared, upload, downstream, custody).await
+        exchange(provider, prepared, upload, downstream, custody).await
     }
 
     /// Puts the body together, giving credit back as its parts are copied.

@@ -48,12 +48,15 @@ pub struct Outgoing<'a> {
     pub body: Bytes,
 }
 
+/// A body up to this goes out in the write of its head.
+const JOINED_MAX: usize = 64 * 1024;
+
 /// A request as bytes, so that it can be sent a second time.
 #[derive(Debug)]
 pub(super) struct Request {
     method: Method,
-    head: Bytes,
-    body: Bytes,
+    /// The head, with a small body behind it; then a large body.
+    parts: [Bytes; 2],
 }
 
 impl Request {
@@ -62,7 +65,8 @@ impl Request {
         // A server may want to know that an empty body is meant where a body is usual (RFC 9110 section 8.6).
         let has_body = !request.body.is_empty() || matches!(request.method, "POST" | "PUT" | "PATCH");
         let framing = if has_body { Framing::Length(request.body.len() as u64) } else { Framing::None };
-        let mut head = Vec::with_capacity(1024);
+        let joined = if request.body.len() <= JOINED_MAX { request.body.as_ref() } else { &[] };
+        let mut head = Vec::with_capacity(1024 + joined.len());
         encode::request_head(
             &mut head,
             &method,
@@ -72,7 +76,9 @@ impl Request {
             framing,
         )
         .map_err(ClientError::Request)?;
-        Ok(Self { method, head: head.into(), body: request.body.clone() })
+        head.extend_from_slice(joined);
+        let rest = if joined.is_empty() { request.body.clone() } else { Bytes::new() };
+        Ok(Self { method, parts: [head.into(), rest] })
     }
 }
 
@@ -95,8 +101,7 @@ pub(super) async fn attempt(
     conn.begin(custody.clone());
     let mut heads = Heads::new(limits, pool.scratch());
     let answer = async {
-        let parts = (request.head.clone(), request.body.clone());
-        let sent = upload::upload(&mut conn, &mut heads, parts, stall).await?;
+        let sent = upload::upload(&mut conn, &mut heads, &request.parts, stall).await?;
         if sent.whole {
             conn.sent();
         }

@@ -24,8 +24,6 @@ use crate::{
 /// Most bytes of a body between two looks at what the provider says and at what else the shard has to do. Each such
 /// section has the write stall's time.
 const SECTION_BYTES: usize = 256 * 1024;
-/// A body up to this goes out in the write of its head.
-const JOINED_MAX: usize = 64 * 1024;
 /// How long the section under way may take once the provider has begun a success: one that answers and reads no more would
 /// otherwise hold its own answer back for the whole write stall.
 const EARLY_GRACE: Duration = Duration::from_secs(2);
@@ -39,18 +37,14 @@ pub(super) struct Sent {
     pub(super) whole: bool,
 }
 
-/// Writes `head` and `body`. An early answer that is no success (3xx to 5xx) ends it; a 2xx lets it go on to its end.
+/// Writes the parts of a request, one after the other. An early answer that is no success (3xx to 5xx) ends it; a 2xx lets it go
+/// on to its end.
 pub(super) async fn upload(
     conn: &mut Conn,
     heads: &mut Heads<'_>,
-    (head, body): (Bytes, Bytes),
+    parts: &[Bytes],
     stall: Duration,
 ) -> Result<Sent, ClientError> {
-    let parts = if body.is_empty() || body.len() > JOINED_MAX {
-        [head, body]
-    } else {
-        [[head, body].concat().into(), Bytes::new()]
-    };
     let mut upload = Upload { conn, heads, watch: None, early: None };
     let mut sections = parts.iter().flat_map(|part| part.chunks(SECTION_BYTES)).peekable();
     while let Some(section) = sections.next() {

@@ -1,6 +1,6 @@
 //! Where a message's body ends (RFC 9112 §6.3, §7.1), as a pure decoder of whatever bytes are there.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::parse::{DeclaredBody, HeadFault, declared_body};
 use crate::http::{
@@ -199,7 +199,7 @@ impl BodyDecoder {
                 }
                 _ => {
                     let used = self.step(buf)?;
-                    let _framing = buf.split_to(used.min(buf.len()));
+                    buf.advance(used.min(buf.len()));
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Which endpoint a request is for. Pure, and the whole of what a request can decide: one of the profile's endpoints or
 //! none (design rule 8).
 
+use std::rc::Rc;
+
 use proto::message::{Operation, TunnelRequest};
 use thiserror::Error;
 
@@ -26,7 +28,10 @@ pub enum ChoiceError {
 ///
 /// # Errors
 /// [`ChoiceError`].
-pub fn choose<'a>(endpoints: &'a [Endpoint], request: &TunnelRequest) -> Result<&'a Endpoint, ChoiceError> {
+pub fn choose<'a>(
+    endpoints: &'a [Rc<Endpoint>],
+    request: &TunnelRequest,
+) -> Result<&'a Rc<Endpoint>, ChoiceError> {
     if let Some(operation) = request.operation {
         let named = endpoints.iter().find(|endpoint| endpoint.operation == operation);
         return named.ok_or(ChoiceError::NoOperation(operation));
@@ -51,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn endpoints() -> Vec<Endpoint> {
+    fn endpoints() -> Vec<Rc<Endpoint>> {
         [
             (Operation::Models, "GET", "http://127.0.0.1:8000/v1/models"),
             (Operation::ChatCompletions, "POST", "http://127.0.0.1:8000/v1/chat/completions?api-version=2"),
@@ -60,7 +65,7 @@ mod tests {
         .into_iter()
         .map(|(operation, method, url)| {
             let (method, url) = (method.to_owned(), url.to_owned());
-            Endpoint::parse(&ProfileOperation { operation, method, url }).unwrap()
+            Rc::new(Endpoint::parse(&ProfileOperation { operation, method, url }).unwrap())
         })
         .collect()
     }

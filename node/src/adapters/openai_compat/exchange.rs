@@ -10,6 +10,7 @@ use bytes::Bytes;
 use dataplane::{
     http::{
         client::{ClientError, Custody, Exchange, Outgoing},
+        head::Headers,
         pool::Key,
     },
     local::Signal,
@@ -52,22 +53,23 @@ const NO_CREDENTIAL: u64 = 0;
 /// [`Failed`]: what the terminal is to say.
 pub async fn exchange(
     provider: &Provider,
-    prepared: &Prepared,
+    prepared: Prepared,
     upload: Upload,
     Downstream { terminal, credit }: Downstream<'_>,
     custody: &Custody,
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
     // In a box of its own, which is gone for as long as the answer takes.
-    let mut exchange = Box::pin(send(provider, prepared, &upload.body, custody)).await?;
+    let mut exchange = Box::pin(send(provider, &prepared, &upload.body, custody)).await?;
     // No second try is possible any more: the memory is wanted elsewhere.
-    drop(upload);
+    drop((upload, prepared));
     provider.metrics.request_bytes.inc_by(sent as u64);
     if exchange.retried {
         provider.metrics.provider_retries.inc();
     }
     let headers = fields::response_fields(&exchange.head.headers);
     terminal.start(exchange.head.status, headers, exchange.is_until_close())?;
+    exchange.head.headers = Headers::new();
     loop {
         // What the Edge does not take yet stays with the provider.
         has_credit(terminal, credit).await;
@@ -88,31 +90,44 @@ async fn send(
     custody: &Custody,
 ) -> Result<Exchange, Failed> {
     let origin = &prepared.endpoint.origin;
-    let authority: Rc<str> = Rc::from(origin.authority());
     let outgoing = Outgoing {
         method: &prepared.endpoint.method,
         target: &prepared.endpoint.target,
         headers: &prepared.fields,
         body: body.clone(),
     };
+    let key = |address| Key {
+        address,
+        authority: Rc::clone(&prepared.endpoint.authority),
+        credential: NO_CREDENTIAL,
+    };
     let mut tried: Vec<SocketAddr> = Vec::new();
-    let mut last = Failed::error(ErrorKind::Connect, "the provider has no address");
+    let mut last = None;
+    if let Some(address) = provider.addresses.preferred(origin) {
+        match provider.pool.send(&key(address), &outgoing, custody).await {
+            Err(error @ ClientError::Connect(_)) => {
+                last = Some(failed(error));
+                tried.push(address);
+            }
+            sent => return sent.map_err(failed),
+        }
+    }
     loop {
         let known = provider.addresses.addresses(origin).await;
         let known = known.map_err(|error| Failed::error(ErrorKind::Connect, error))?;
         let fresh: Vec<_> = known.into_iter().filter(|address| !tried.contains(address)).collect();
         if fresh.is_empty() {
-            return Err(last);
+            let none = || Failed::error(ErrorKind::Connect, "the provider has no address");
+            return Err(last.unwrap_or_else(none));
         }
         for address in fresh {
-            let key = Key { address, authority: Rc::clone(&authority), credential: NO_CREDENTIAL };
-            match provider.pool.send(&key, &outgoing, custody).await {
+            match provider.pool.send(&key(address), &outgoing, custody).await {
                 Ok(exchange) => {
                     provider.addresses.prefer(origin, address);
                     return Ok(exchange);
                 }
                 Err(error @ ClientError::Connect(_)) => {
-                    last = failed(error);
+                    last = Some(failed(error));
                     tried.push(address);
                 }
                 Err(error) => return Err(failed(error)),

@@ -42,15 +42,12 @@ pub fn static_fields(configured: &[Header]) -> Result<Headers, StaticFieldError>
 /// win over fields of the same name. A client's credentials are not among them, whatever the Edge let through.
 #[must_use]
 pub fn request_fields(from_edge: &[Header], configured: &Headers) -> Headers {
-    let mut received = Headers::new();
-    for header in from_edge {
-        // A value that HTTP cannot carry is left out; no client can send one to the Edge.
-        let _left_out = received.push(&header.name, &header.value);
-    }
+    let received = from_edge.iter().map(|header| (header.name.as_str(), header.value.as_ref()));
     let mut fields = Headers::new();
-    for (name, value) in hop::forwardable_request(&received) {
+    for (name, value) in hop::forwardable_request_fields(received) {
         if name != ACCEPT_ENCODING.0 && configured.get(name).is_none() {
-            let _checked = fields.push(name, value);
+            // A value that HTTP cannot carry is left out; no client can send one to the Edge.
+            let _left_out = fields.push(name, value);
         }
     }
     for (name, value) in configured.iter().chain([(ACCEPT_ENCODING.0, ACCEPT_ENCODING.1.as_bytes())]) {

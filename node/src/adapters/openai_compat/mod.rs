@@ -15,6 +15,8 @@ pub mod endpoint;
 pub mod exchange;
 pub mod fields;
 
+use std::rc::Rc;
+
 use dataplane::http::head::Headers;
 use proto::message::{ErrorKind, OpenAiCompatConfig, TunnelRequest};
 use thiserror::Error;
@@ -26,7 +28,7 @@ use fields::StaticFieldError;
 /// One `openai_compat` instance.
 #[derive(Debug)]
 pub struct OpenAiCompat {
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<Rc<Endpoint>>,
     static_fields: Headers,
 }
 
@@ -45,7 +47,7 @@ pub enum ProfileError {
 #[derive(Debug)]
 pub struct Prepared {
     /// Which.
-    pub endpoint: Endpoint,
+    pub endpoint: Rc<Endpoint>,
     /// The fields to send; none of the message's framing.
     pub fields: Headers,
 }
@@ -56,13 +58,15 @@ impl OpenAiCompat {
     /// # Errors
     /// [`ProfileError`].
     pub fn new(settings: &OpenAiCompatConfig) -> Result<Self, ProfileError> {
-        let endpoints = settings.profile.operations.iter().map(Endpoint::parse).collect::<Result<_, _>>()?;
+        let endpoints = settings.profile.operations.iter();
+        let endpoints =
+            endpoints.map(|typed| Endpoint::parse(typed).map(Rc::new)).collect::<Result<_, _>>()?;
         Ok(Self { endpoints, static_fields: fields::static_fields(&settings.headers)? })
     }
 
     /// What it may call.
     #[must_use]
-    pub fn endpoints(&self) -> &[Endpoint] {
+    pub fn endpoints(&self) -> &[Rc<Endpoint>] {
         &self.endpoints
     }
 
