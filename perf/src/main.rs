@@ -1,19 +1,17 @@
-//! The `iop-perf` command: `provider`, `load`, `compare` and `instructions`.
+//! The `iop-perf` command: `provider`, `load`, `replay`, `idle`, `compare` and `instructions`.
 
 mod command;
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
-use iop_perf::load::{self, Arrivals, CONCURRENCY_MAX, Length, Target};
-use iop_perf::procfs::Process;
+use iop_perf::descriptors;
 use iop_perf::provider::{self, Provider, Script};
 
 /// Scripted provider and load generator for IOP
@@ -29,7 +27,11 @@ enum Command {
     /// Serve an OpenAI-compatible API whose every reply follows a script
     Provider(ProviderArgs),
     /// Send chat completions, closed or on a schedule, verify every reply, report
-    Load(LoadArgs),
+    Load(command::load::Args),
+    /// Send a recorded trace again: its arrivals, prompt and output lengths, served by a stated model
+    Replay(command::replay::Args),
+    /// Hold silent streams open and read the memory and CPU of processes meanwhile
+    Idle(command::idle::Args),
     /// Measure subjects under the same loads, interleaved in rounds, and compare their costs
     Compare(command::compare::Args),
     /// Count what an event and a request cost a subject in instructions, and compare with a baseline
@@ -79,96 +81,20 @@ struct ProviderArgs {
     until_stdin_closes: bool,
 }
 
-#[derive(Debug, Args)]
-struct LoadArgs {
-    /// Base URL (http://HOST:PORT or …/v1) or the endpoint itself
-    #[arg(long)]
-    url: Target,
-    /// Bearer token
-    #[arg(long)]
-    token: Option<String>,
-    /// Model to ask for
-    #[arg(long, default_value = "perf-model")]
-    model: String,
-    /// When requests start: `closed` (when the one before has ended), or by a schedule that no reply changes:
-    /// `poisson:RATE`, `uniform:RATE`, `steps:RATE@SECONDS,RATE@SECONDS…`
-    #[arg(long, default_value = "closed")]
-    arrivals: Arrivals,
-    /// Seed of Poisson arrivals; the report names it
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Requests in flight of a closed load, and of the warm-up
-    #[arg(long, default_value_t = 1)]
-    concurrency: usize,
-    /// The most connections of an open load; requests wait for one, and their latencies with them
-    #[arg(long)]
-    connections: Option<usize>,
-    /// The most requests of an open load in flight; what is due beyond fails as `max_in_flight`
-    #[arg(long, default_value_t = CONCURRENCY_MAX)]
-    max_in_flight: usize,
-    /// Requests in all; default: 100, with steps all of theirs
-    #[arg(long, conflicts_with = "seconds")]
-    requests: Option<u64>,
-    /// Send for so many seconds instead of a number of requests
-    #[arg(long)]
-    seconds: Option<u32>,
-    /// Requests before the measured run
-    #[arg(long, default_value_t = 0)]
-    warmup_requests: u64,
-    /// Ask for streams (the default)
-    #[arg(long, overrides_with = "no_stream")]
-    stream: bool,
-    /// Ask for whole replies
-    #[arg(long)]
-    no_stream: bool,
-    /// Do not ask for usage in streams
-    #[arg(long)]
-    no_usage: bool,
-    /// Length of the user message
-    #[arg(long, default_value_t = 200)]
-    prompt_bytes: usize,
-    /// Script for the scripted provider, sent in the body's `user`
-    #[arg(long)]
-    script: Option<String>,
-    /// One connection per request
-    #[arg(long)]
-    no_keepalive: bool,
-    /// Accept replies that no seal of the scripted provider proves exact (for real engines)
-    #[arg(long)]
-    no_seal: bool,
-    /// Exit with 0 although requests failed
-    #[arg(long)]
-    allow_errors: bool,
-    /// Limit of one request, in ms
-    #[arg(long, default_value_t = 120_000)]
-    timeout_ms: u32,
-    /// Start the workers evenly within so many ms
-    #[arg(long, default_value_t = 0)]
-    stagger_ms: u32,
-    /// Threads of the generator
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Read CPU and memory of this process; may be given more than once
-    #[arg(long = "pid", value_name = "NAME=PID")]
-    processes: Vec<Process>,
-    /// Read memory once more so many ms into the run
-    #[arg(long)]
-    mem_at_ms: Option<u32>,
-    /// Write the report as JSON to this file (`-` for standard output instead of the table)
-    #[arg(long)]
-    json: Option<PathBuf>,
-}
-
 fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Provider(args) => run_provider(args),
-        Command::Load(args) => run_load(args),
+        Command::Load(args) => command::load::run(args),
+        Command::Replay(args) => command::replay::run(args),
+        Command::Idle(args) => command::idle::run(args),
         Command::Compare(args) => command::compare::run(args),
         Command::Instructions(args) => command::instructions::run(args),
     }
 }
 
 fn run_provider(args: ProviderArgs) -> anyhow::Result<ExitCode> {
+    // Each client and each stream is a file; a shell's soft limit is often 1,024.
+    descriptors::raise();
     let mut script = Script::default();
     let options = format!(
         "prefill={} events={} bytes={} gap={} split={}",
@@ -229,52 +155,6 @@ async fn stdin_end(asked: bool) {
     }
 }
 
-fn run_load(args: LoadArgs) -> anyhow::Result<ExitCode> {
-    ensure!((1..=CONCURRENCY_MAX).contains(&args.concurrency), "--concurrency is 1 to {CONCURRENCY_MAX}");
-    ensure!(args.connections.is_none_or(|most| most > 0), "--connections is at least 1");
-    ensure!(args.max_in_flight > 0, "--max-in-flight is at least 1");
-    let arrivals = args.arrivals.with_seed(args.seed);
-    let length = match (args.requests, args.seconds) {
-        (Some(requests), _) => Length::Requests(requests),
-        (None, Some(seconds)) => Length::Time(Duration::from_secs(seconds.into())),
-        (None, None) if arrivals.has_end() => Length::Requests(u64::MAX),
-        (None, None) => Length::Requests(100),
-    };
-    let config = load::Config {
-        target: args.url,
-        token: args.token,
-        model: args.model,
-        arrivals,
-        concurrency: args.concurrency,
-        connections: args.connections,
-        max_in_flight: args.max_in_flight,
-        length,
-        warmup_requests: args.warmup_requests,
-        stream: args.stream || !args.no_stream,
-        include_usage: !args.no_usage,
-        prompt_bytes: args.prompt_bytes,
-        script: args.script,
-        keep_alive: !args.no_keepalive,
-        seal_demanded: !args.no_seal,
-        timeout: Duration::from_millis(args.timeout_ms.into()),
-        stagger: Duration::from_millis(args.stagger_ms.into()),
-        threads: args.threads,
-        processes: args.processes,
-        memory_at: args.mem_at_ms.map(|ms| Duration::from_millis(ms.into())),
-    };
-    let report = load::run(&config).context("run the load")?;
-    let json = serde_json::to_string_pretty(&report).context("write the report")?;
-    match args.json {
-        Some(path) if path.as_os_str() == "-" => println!("{json}"),
-        Some(path) => {
-            std::fs::write(&path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-            print!("{report}");
-        }
-        None => print!("{report}"),
-    }
-    Ok(if report.is_clean() || args.allow_errors { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,7 +170,7 @@ mod tests {
         let parse = |extra: &[&str]| {
             let base = ["iop-perf", "load", "--url", "http://127.0.0.1:1"];
             match Cli::try_parse_from(base.iter().chain(extra)).unwrap().command {
-                Command::Load(args) => args.stream || !args.no_stream,
+                Command::Load(args) => args.wants_stream(),
                 _ => unreachable!("load was asked for"),
             }
         };

@@ -1,7 +1,12 @@
-//! The commands that set subjects up themselves.
+//! The commands.
 
+mod aim;
 pub(crate) mod compare;
+pub(crate) mod idle;
 pub(crate) mod instructions;
+pub(crate) mod load;
+mod progress;
+pub(crate) mod replay;
 
 use std::path::{Path, PathBuf};
 

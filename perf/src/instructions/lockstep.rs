@@ -80,7 +80,7 @@ impl Lockstep {
         let request = request(subject, true, &format!("events={events}"));
         let steps = Arc::clone(&self.steps);
         steps.add_permits(1);
-        let done = exchange(subject, &request, 1, Mode { stream: true, seal_demanded: true }, Pace(&steps));
+        let done = exchange(subject, &request, 1, mode(true), Pace(&steps));
         // The last event has asked for one more.
         self.take_control();
         let arrived = done?;
@@ -94,8 +94,7 @@ impl Lockstep {
     /// A reply fails a check.
     pub fn requests(&self, subject: &Running, count: u32) -> anyhow::Result<()> {
         let request = request(subject, false, "events=30");
-        let mode = Mode { stream: false, seal_demanded: true };
-        exchange(subject, &request, count, mode, Pace(&self.steps)).map(|_| ())
+        exchange(subject, &request, count, mode(false), Pace(&self.steps)).map(|_| ())
     }
 }
 
@@ -110,6 +109,10 @@ impl Observer for Pace<'_> {
     fn gap(&mut self, _us: u64) {}
 
     fn delivery(&mut self, _us: u64) {}
+}
+
+fn mode(stream: bool) -> Mode {
+    Mode { stream, seal_demanded: true, content_events: None }
 }
 
 fn request(subject: &Running, stream: bool, script: &str) -> Vec<u8> {

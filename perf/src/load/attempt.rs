@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::Job;
 use super::connection::Connection;
-use super::exchange::{Observer, Reply, micros};
+use super::exchange::{Mode, Observer, Reply, micros};
+use super::request::Ready;
 use super::tally::Tally;
 use super::verify::Failure;
 
@@ -14,7 +15,7 @@ use super::verify::Failure;
 pub(super) async fn attempt(
     job: &Job,
     kept: Option<Connection>,
-    request: &[u8],
+    request: &Ready<'_>,
     from: Instant,
     tally: &RefCell<Tally>,
 ) -> (Option<Connection>, Result<Reply, Failure>) {
@@ -22,7 +23,12 @@ pub(super) async fn attempt(
         Ok(connection) => connection,
         Err(failure) => return (None, Err(failure)),
     };
-    let outcome = connection.exchange(request, job.mode(), from, &mut Shared(tally)).await;
+    let mode = Mode {
+        stream: job.config.stream,
+        seal_demanded: job.config.seal_demanded,
+        content_events: request.content_events,
+    };
+    let outcome = connection.exchange(&request.bytes, mode, from, &mut Shared(tally)).await;
     (connection.into_kept().filter(|_| job.config.keep_alive), outcome)
 }
 
@@ -37,7 +43,8 @@ async fn open(job: &Job, kept: Option<Connection>, tally: &RefCell<Tally>) -> Re
 }
 
 /// Counts an outcome whose time counts from `from`.
-pub(super) fn settle(tally: &RefCell<Tally>, outcome: Result<Reply, Failure>, from: Instant) {
+pub(super) fn settle(job: &Job, tally: &RefCell<Tally>, outcome: Result<Reply, Failure>, from: Instant) {
+    job.gauge.end(outcome.is_ok());
     let mut tally = tally.borrow_mut();
     if let Err(Failure::Status(status)) = outcome {
         tally.add_refusal(status, micros(from.elapsed()));
@@ -55,5 +62,9 @@ impl Observer for Shared<'_> {
 
     fn delivery(&mut self, us: u64) {
         self.0.borrow_mut().delivery(us);
+    }
+
+    fn refusal(&mut self, status: u16, code: &str) {
+        self.0.borrow_mut().add_refusal_code(status, code);
     }
 }

@@ -29,11 +29,12 @@ async fn work(job: Arc<Job>, worker: usize, origin: Instant, tally: Rc<RefCell<T
     let config = &job.config;
     let start = config.stagger.as_secs_f64() * worker as f64 / config.concurrency as f64;
     engine::sleep_until(origin + Duration::from_secs_f64(start)).await;
+    let request = job.requests.usual();
     let mut kept: Option<Connection> = None;
     while take(&job, origin) {
-        let _in_flight = job.enter(u64::MAX);
+        let _in_flight = job.gauge.enter(u64::MAX);
         let from = Instant::now();
-        let attempt = attempt(&job, kept.take(), &job.request, from, &tally);
+        let attempt = attempt(&job, kept.take(), &request, from, &tally);
         // What a limit cuts off is dropped, its connection with it.
         let outcome = match engine::until(from + config.timeout, attempt).await {
             Some((connection, outcome)) => {
@@ -42,7 +43,7 @@ async fn work(job: Arc<Job>, worker: usize, origin: Instant, tally: Rc<RefCell<T
             }
             None => Err(Failure::Timeout),
         };
-        settle(&tally, outcome, from);
+        settle(&job, &tally, outcome, from);
     }
 }
 

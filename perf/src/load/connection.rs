@@ -87,7 +87,7 @@ impl Connection {
             };
         }
         self.reusable = exchange.leaves_connection_reusable();
-        exchange.finish(Instant::now())
+        exchange.finish(Instant::now(), observer)
     }
 
     async fn read_reply(

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use glommio::timer::Timer;
 use glommio::{GlommioError, LocalExecutor, LocalExecutorBuilder, Placement};
 use io_uring::{IoUring, Probe, opcode};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit};
+
+use crate::descriptors;
 
 /// What glommio asks of `RLIMIT_MEMLOCK`. Unit: bytes.
 const MEMLOCK_BYTES_MIN: u64 = 512 * 1024;
@@ -93,16 +95,13 @@ fn check_memlock(limit: Rlimit) -> Result<(), EngineError> {
     }
 }
 
+/// To the hard limit: a load without a bound of its connections does not know what it will need.
 fn raise_descriptors(connections: u64) -> Result<(), EngineError> {
-    let limit = getrlimit(Resource::Nofile);
     let needed = connections.saturating_add(DESCRIPTORS_BESIDE);
-    if let Some(hard) = limit.maximum.filter(|hard| *hard < needed) {
-        return Err(EngineError::Descriptors { needed: connections, hard });
+    match descriptors::raise() {
+        Some(hard) if hard < needed => Err(EngineError::Descriptors { needed: connections, hard }),
+        _ => Ok(()),
     }
-    // To the hard limit: a load without a bound of its connections does not know what it will need. If the system
-    // refuses, the connections that do not fit fail by their own name.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    Ok(())
 }
 
 /// An executor for the calling thread.
@@ -193,8 +192,6 @@ mod tests {
             assert!(error.unwrap_err().to_string().contains("ulimit -Hn"));
         }
         raise_descriptors(10).unwrap();
-        let limit = getrlimit(Resource::Nofile);
-        assert_eq!(limit.current, limit.maximum);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::verify::{Check, EventReader, Failure};
+use super::verify::{Check, EventReader, Failure, refusal_code};
 use crate::chunked::Decoder;
 
 /// The largest response head accepted. Unit: bytes.
@@ -12,7 +12,7 @@ const HEADERS_MAX: usize = 512;
 /// The most interim (1xx) responses before the final one.
 const INTERIM_MAX: u32 = 100;
 /// The longest body of a refusal that is read to its end. Unit: bytes.
-const REFUSAL_BYTES_MAX: u64 = 1 << 20;
+const REFUSAL_BYTES_MAX: usize = 1 << 20;
 
 /// How the end of a response body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub trait Observer {
     fn gap(&mut self, us: u64);
     /// The time an event took from the provider's write, in µs.
     fn delivery(&mut self, us: u64);
+    /// A whole refusal has arrived, with the code of its error object, which may be empty.
+    fn refusal(&mut self, _status: u16, _code: &str) {}
 }
 
 /// When a piece of a reply was read.
@@ -174,9 +176,12 @@ impl Exchange {
     ///
     /// # Errors
     /// The [`Failure`] of the whole; [`Failure::Status`] if it is a refusal.
-    pub fn finish(self, now: Instant) -> Result<Reply, Failure> {
+    pub fn finish(self, now: Instant, observer: &mut impl Observer) -> Result<Reply, Failure> {
         match &self.head {
-            Some(head) if head.status != 200 => Err(Failure::Status(head.status)),
+            Some(head) if head.status != 200 => {
+                observer.refusal(head.status, &refusal_code(&self.body.whole));
+                Err(Failure::Status(head.status))
+            }
             _ => self.body.finish(now),
         }
     }
@@ -201,9 +206,9 @@ impl Exchange {
         let used = self.framing.decode(input, plain)?;
         match &self.head {
             Some(head) if head.status != 200 => {
-                self.body.reply.body_bytes += plain.len() as u64;
+                self.body.whole.extend_from_slice(plain);
                 // Nobody waits for the end of a refusal without end.
-                if self.body.reply.body_bytes > REFUSAL_BYTES_MAX {
+                if self.body.whole.len() > REFUSAL_BYTES_MAX {
                     return Err(Failure::Status(head.status));
                 }
             }
@@ -225,6 +230,8 @@ pub struct Mode {
     pub stream: bool,
     /// It must carry the provider's seal.
     pub seal_demanded: bool,
+    /// How many content events a stream must have, if that is known.
+    pub content_events: Option<u64>,
 }
 
 fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
@@ -373,6 +380,12 @@ impl Body {
             self.reply.first_event_us = micros(now.saturating_duration_since(self.from));
         }
         self.reply.sealed = self.check.finish(self.mode.seal_demanded)?;
+        // A whole reply has its text in one piece.
+        if self.mode.stream
+            && self.mode.content_events.is_some_and(|events| events != self.check.content_events())
+        {
+            return Err(Failure::WrongCount);
+        }
         self.reply.comments = self.reader.comments;
         self.reply.total_us = micros(now.saturating_duration_since(self.from));
         Ok(self.reply)
@@ -421,5 +434,80 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(framing.decode(b"abcd", &mut out), Ok(3));
         assert_eq!((out.as_slice(), framing.is_done()), (&b"abc"[..], true));
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        gaps: Vec<u64>,
+        refusals: Vec<(u16, String)>,
+    }
+
+    impl Observer for Seen {
+        fn gap(&mut self, us: u64) {
+            self.gaps.push(us);
+        }
+
+        fn delivery(&mut self, _us: u64) {}
+
+        fn refusal(&mut self, status: u16, code: &str) {
+            self.refusals.push((status, code.to_owned()));
+        }
+    }
+
+    /// Hands `wire` over in pieces of `step` bytes, one every ms; the first is read 5 ms after the request counts.
+    fn arrive(mode: Mode, wire: &str, step: usize) -> (Result<Reply, Failure>, Seen) {
+        let from = Instant::now();
+        let (mut exchange, mut seen, mut plain) = (Exchange::new(mode, from), Seen::default(), Vec::new());
+        let mut now = from + Duration::from_millis(5);
+        for piece in wire.as_bytes().chunks(step) {
+            let at = Moment { now, wall: Duration::ZERO };
+            match exchange.handle_input(piece, at, &mut plain, &mut seen) {
+                Ok(Progress::More) => now += Duration::from_millis(1),
+                Ok(Progress::Done) => return (exchange.finish(now, &mut seen), seen),
+                Err(failure) => return (Err(failure), seen),
+            }
+        }
+        (exchange.handle_end().and_then(|_| exchange.finish(now, &mut seen)), seen)
+    }
+
+    fn mode(content_events: Option<u64>) -> Mode {
+        Mode { stream: true, seal_demanded: false, content_events }
+    }
+
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n\
+        data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n\
+        data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}]}\n\ndata: [DONE]\n\n";
+
+    #[test]
+    fn times_count_from_where_the_request_counts_and_what_is_read_at_once_has_no_gap() {
+        let (reply, seen) = arrive(mode(None), STREAM, 10_000);
+        let reply = reply.unwrap();
+        assert_eq!((reply.first_event_us, reply.events, seen.gaps), (5000, 3, vec![0, 0]));
+        let (reply, seen) = arrive(mode(None), STREAM, 1);
+        let reply = reply.unwrap();
+        assert_eq!(seen.gaps.len(), 2);
+        assert_eq!(reply.total_us, 5000 + STREAM.len() as u64 * 1000);
+        assert_eq!(reply.first_event_us + seen.gaps.iter().sum::<u64>() + 1000, reply.total_us);
+    }
+
+    #[test]
+    fn another_number_of_content_events_than_asked_for_is_a_failure() {
+        assert!(arrive(mode(Some(2)), STREAM, 7).0.is_ok());
+        for other in [1, 3] {
+            assert_eq!(arrive(mode(Some(other)), STREAM, 7).0.unwrap_err(), Failure::WrongCount);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_read_to_its_end_and_names_its_code() {
+        let body = r#"{"error":{"code":"queue_full"}}"#;
+        let wire = format!("HTTP/1.1 429 Busy\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        for step in [1, 9, 1000] {
+            let (outcome, seen) = arrive(mode(None), &wire, step);
+            assert_eq!(outcome.unwrap_err(), Failure::Status(429));
+            assert_eq!(seen.refusals, [(429, "queue_full".to_owned())]);
+        }
+        let (outcome, seen) = arrive(mode(None), &wire[..wire.len() - 1], 9);
+        assert_eq!((outcome.unwrap_err(), seen.refusals.len()), (Failure::Truncated, 0));
     }
 }

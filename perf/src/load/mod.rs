@@ -17,14 +17,16 @@ mod closed;
 mod connection;
 pub(crate) mod engine;
 mod exchange;
+mod gauge;
 mod open;
 mod report;
+mod request;
 mod tally;
 mod target;
 mod times;
 mod verify;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +36,11 @@ pub use arrivals::{Arrivals, ArrivalsError, Step};
 pub use connection::Connection;
 pub use engine::EngineError;
 pub use exchange::{Mode, Observer, Reply};
+pub use gauge::Gauge;
 pub use report::{Readings, Report, Usage};
+pub use request::Ask;
+use request::Requests;
+pub(crate) use request::request;
 pub use tally::Tally;
 pub use target::{Target, TargetError};
 pub use times::{Distributions, Times};
@@ -72,6 +78,9 @@ pub struct Config {
     pub prompt_bytes: usize,
     /// A script for the provider, sent as `user`.
     pub script: Option<String>,
+    /// What each request of an open load asks for, in the order of the schedule, in place of prompt and script above;
+    /// requests beyond the last are as above. Empty: all are.
+    pub asks: Arc<[Ask]>,
     /// Whether a connection serves more than one request.
     pub keep_alive: bool,
     /// Whether a reply without the provider's seal is an error.
@@ -105,6 +114,7 @@ impl Default for Config {
             include_usage: true,
             prompt_bytes: 200,
             script: None,
+            asks: Arc::new([]),
             keep_alive: true,
             seal_demanded: true,
             timeout: Duration::from_secs(120),
@@ -130,13 +140,21 @@ pub enum Length {
 /// # Errors
 /// An [`EngineError`] when the system lacks what the load needs; what it says when a thread cannot be made.
 pub fn run(config: &Config) -> std::io::Result<Report> {
+    run_watched(config, &Arc::default())
+}
+
+/// Runs the load and reports; `gauge` shows meanwhile how it goes on.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched(config: &Config, gauge: &Arc<Gauge>) -> std::io::Result<Report> {
     let concurrency = if config.arrivals.is_closed() { Some(config.concurrency) } else { config.connections };
     engine::prepare(concurrency.unwrap_or(0))?;
     if config.warmup_requests > 0 {
         let closed = Config { arrivals: Arrivals::Closed, memory_at: None, ..config.clone() };
-        phase(&closed, Length::Requests(config.warmup_requests))?;
+        phase(&closed, Length::Requests(config.warmup_requests), &Arc::default())?;
     }
-    let phase = phase(config, config.length)?;
+    let phase = phase(config, config.length, gauge)?;
     let workers = if config.arrivals.is_closed() { config.concurrency as u64 } else { phase.in_flight_peak };
     let report = Report::new(&phase.tally, phase.elapsed, workers, &phase.readings);
     Ok(Report { arrivals: config.arrivals.to_string(), in_flight_peak: phase.in_flight_peak, ..report })
@@ -151,14 +169,14 @@ struct Phase {
 }
 
 /// Runs the load once, spread over the threads.
-fn phase(config: &Config, length: Length) -> std::io::Result<Phase> {
+fn phase(config: &Config, length: Length, gauge: &Arc<Gauge>) -> std::io::Result<Phase> {
     let most = if config.arrivals.is_closed() {
         config.concurrency
     } else {
         config.connections.unwrap_or(usize::MAX)
     };
     let threads = config.threads.clamp(1, most.max(1));
-    let job = Arc::new(Job::new(config, length));
+    let job = Arc::new(Job::new(config, length, Arc::clone(gauge)));
     let (ready, readiness) = mpsc::channel();
     let mut started = Vec::new();
     for thread in 0..threads {
@@ -190,7 +208,7 @@ fn phase(config: &Config, length: Length) -> std::io::Result<Phase> {
     let elapsed = origin.elapsed();
     let after = procfs::sample(&config.processes);
     let readings = Readings { before, within, after };
-    Ok(Phase { tally, readings, elapsed, in_flight_peak: job.in_flight_peak.load(Relaxed) })
+    Ok(Phase { tally, readings, elapsed, in_flight_peak: gauge.in_flight_peak() })
 }
 
 /// Which of the threads this is.
@@ -212,48 +230,25 @@ impl Share {
 struct Job {
     config: Config,
     length: Length,
-    request: Vec<u8>,
+    requests: Requests,
     /// Requests of a closed load that may still be sent.
     left: AtomicU64,
-    in_flight: AtomicU64,
-    in_flight_peak: AtomicU64,
+    gauge: Arc<Gauge>,
 }
 
 impl Job {
-    fn new(config: &Config, length: Length) -> Self {
+    fn new(config: &Config, length: Length, gauge: Arc<Gauge>) -> Self {
         let left = match length {
             Length::Requests(count) => count,
             Length::Time(_) => u64::MAX,
         };
         Self {
-            request: request(config),
+            requests: Requests::new(config),
             config: config.clone(),
             length,
             left: AtomicU64::new(left),
-            in_flight: AtomicU64::new(0),
-            in_flight_peak: AtomicU64::new(0),
+            gauge,
         }
-    }
-
-    fn mode(&self) -> Mode {
-        Mode { stream: self.config.stream, seal_demanded: self.config.seal_demanded }
-    }
-
-    /// Counts one more request in flight, unless there are `limit` of them.
-    fn enter(&self, limit: u64) -> Option<InFlight<'_>> {
-        let more = |count| (count < limit).then_some(count + 1);
-        let before = self.in_flight.fetch_update(Relaxed, Relaxed, more).ok()?;
-        self.in_flight_peak.fetch_max(before + 1, Relaxed);
-        Some(InFlight(self))
-    }
-}
-
-/// A request in flight, until it is dropped.
-struct InFlight<'a>(&'a Job);
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
     }
 }
 
@@ -282,40 +277,6 @@ fn run_thread(
     })
 }
 
-/// The bytes of the request that every worker sends.
-pub(crate) fn request(config: &Config) -> Vec<u8> {
-    const SENTENCE: &str = "Tell me about streams of tokens that cross a gateway. ";
-    let prompt: String = SENTENCE.chars().cycle().take(config.prompt_bytes).collect();
-    let mut body = serde_json::json!({
-        "model": config.model,
-        "messages": [{"role": "user", "content": prompt}],
-        "stream": config.stream,
-    });
-    if config.stream && config.include_usage {
-        body["stream_options"] = serde_json::json!({"include_usage": true});
-    }
-    if let Some(script) = &config.script {
-        body["user"] = format!("perf:{script}").into();
-    }
-    let body = body.to_string();
-    let mut head = format!(
-        "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: */*\r\nuser-agent: iop-perf\r\n\
-         content-length: {}\r\n",
-        config.target.path,
-        config.target.host,
-        body.len()
-    );
-    if let Some(token) = &config.token {
-        head.push_str(&format!("authorization: Bearer {token}\r\n"));
-    }
-    if !config.keep_alive {
-        head.push_str("connection: close\r\n");
-    }
-    head.push_str("\r\n");
-    head.push_str(&body);
-    head.into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,21 +294,6 @@ mod tests {
     }
 
     #[test]
-    fn request_carries_token_script_and_an_exact_length() {
-        let text = String::from_utf8(request(&config())).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:9\r\n"), "{head}");
-        assert!(
-            head.contains("authorization: Bearer t")
-                && head.contains(&format!("content-length: {}", body.len()))
-        );
-        let json: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(json["user"], "perf:events=3");
-        assert_eq!(json["stream_options"]["include_usage"], true);
-        assert_eq!(json["messages"][0]["content"].as_str().unwrap().len(), 100);
-    }
-
-    #[test]
     fn nothing_listening_is_counted_as_connect_errors() {
         // A port that was free a moment ago, so that nothing listens there.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -361,15 +307,5 @@ mod tests {
             let of = |thread| Share { thread, threads }.of(whole);
             assert_eq!((0..threads).map(of).sum::<usize>(), whole);
         }
-    }
-
-    #[test]
-    fn requests_in_flight_are_bounded_and_their_peak_is_kept() {
-        let job = Job::new(&config(), Length::Requests(1));
-        let held = [job.enter(2).unwrap(), job.enter(2).unwrap()];
-        assert!(job.enter(2).is_none());
-        drop(held);
-        assert!(job.enter(2).is_some());
-        assert_eq!(job.in_flight_peak.load(Relaxed), 2);
     }
 }

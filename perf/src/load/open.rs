@@ -38,7 +38,7 @@ pub(super) async fn run(job: &Arc<Job>, share: Share, origin: Instant) -> Tally 
     });
     let gate = Gate::new();
     let mut released = 0;
-    for at in due(job, share) {
+    for (index, at) in due(job, share) {
         let scheduled = origin + at;
         if scheduled > Instant::now() {
             engine::sleep_until(scheduled).await;
@@ -49,7 +49,7 @@ pub(super) async fn run(job: &Arc<Job>, share: Share, origin: Instant) -> Tally 
             released = 0;
         }
         released += 1;
-        match gate.spawn(serve(Rc::clone(&lane), scheduled)) {
+        match gate.spawn(serve(Rc::clone(&lane), index, scheduled)) {
             Ok(task) => drop(task.detach()),
             // The gate is open until all are released.
             Err(_) => break,
@@ -60,23 +60,23 @@ pub(super) async fn run(job: &Arc<Job>, share: Share, origin: Instant) -> Tally 
     Rc::into_inner(lane).map(|lane| lane.tally.into_inner()).unwrap_or_default()
 }
 
-/// This thread's part of the schedule: every n-th arrival, up to the end of the run.
-fn due(job: &Job, share: Share) -> impl Iterator<Item = Duration> + use<> {
+/// This thread's part of the schedule, each arrival with its place in the whole: every n-th, up to the end of the run.
+fn due(job: &Job, share: Share) -> impl Iterator<Item = (usize, Duration)> + use<> {
     let (most, end) = match job.length {
         Length::Requests(count) => (usize::try_from(count).unwrap_or(usize::MAX), Duration::MAX),
         Length::Time(time) => (usize::MAX, time),
     };
     let all = job.config.arrivals.schedule().take(most).take_while(move |at| *at < end);
-    all.skip(share.thread).step_by(share.threads)
+    all.enumerate().skip(share.thread).step_by(share.threads)
 }
 
 /// One request, from its release to its outcome.
-async fn serve(lane: Rc<Lane>, scheduled: Instant) {
+async fn serve(lane: Rc<Lane>, index: usize, scheduled: Instant) {
     let job = &lane.job;
     let released = Instant::now();
     lane.tally.borrow_mut().add_lateness(micros(released.saturating_duration_since(scheduled)));
-    let Some(_in_flight) = job.enter(job.config.max_in_flight as u64) else {
-        settle(&lane.tally, Err(Failure::MaxInFlight), scheduled);
+    let Some(_in_flight) = job.gauge.enter(job.config.max_in_flight as u64) else {
+        settle(job, &lane.tally, Err(Failure::MaxInFlight), scheduled);
         return;
     };
     let work = async {
@@ -89,10 +89,10 @@ async fn serve(lane: Rc<Lane>, scheduled: Instant) {
             None => None,
         };
         let kept = lane.idle.borrow_mut().pop();
-        let (connection, outcome) = attempt(job, kept, &job.request, scheduled, &lane.tally).await;
+        let (connection, outcome) = attempt(job, kept, &job.requests.at(index), scheduled, &lane.tally).await;
         lane.idle.borrow_mut().extend(connection);
         outcome
     };
     let outcome = engine::until(scheduled + job.config.timeout, work).await;
-    settle(&lane.tally, outcome.unwrap_or(Err(Failure::Timeout)), scheduled);
+    settle(job, &lane.tally, outcome.unwrap_or(Err(Failure::Timeout)), scheduled);
 }

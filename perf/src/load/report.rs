@@ -88,6 +88,8 @@ pub struct Report {
     pub connection_wait_us: Times,
     /// Whole refusals by status: from where the request counts to the end of the reply. They are among the errors too.
     pub refusals: BTreeMap<u16, Times>,
+    /// Whole refusals by status and the code of their error object, such as `503 queue_timeout`.
+    pub refusal_codes: BTreeMap<String, u64>,
     /// The distributions of the times above, to be drawn.
     pub distributions: Distributions,
     /// CPU time of each process's threads during the run, by their names. Unit: µs.
@@ -128,6 +130,7 @@ impl Report {
             lateness_us: Times::from(&tally.lateness),
             connection_wait_us: Times::from(&tally.connection_wait),
             refusals: tally.refusals.iter().map(|(status, times)| (*status, Times::from(times))).collect(),
+            refusal_codes: tally.refusal_codes.clone(),
             distributions: Distributions {
                 first_event_us: distribution(&tally.first_event, &quantiles),
                 gap_us: distribution(&tally.gap, &quantiles),
@@ -206,6 +209,9 @@ impl fmt::Display for Report {
         writeln!(f, "arrivals {}   in flight at most {}", self.arrivals, self.in_flight_peak)?;
         for (kind, count) in &self.errors {
             writeln!(f, "error {kind}: {count}")?;
+        }
+        for (code, count) in &self.refusal_codes {
+            writeln!(f, "refused {code}: {count}")?;
         }
         self.write_times(f)?;
         self.write_processes(f)

@@ -24,6 +24,8 @@ pub struct Tally {
     pub(super) delivery: Histogram<u64>,
     pub(super) lateness: Histogram<u64>,
     pub(super) connection_wait: Histogram<u64>,
+    /// Refusals by status and the code of their error object.
+    pub(super) refusal_codes: BTreeMap<String, u64>,
     /// Refusals by status.
     pub(super) refusals: BTreeMap<u16, Histogram<u64>>,
 }
@@ -44,6 +46,7 @@ impl Default for Tally {
             delivery: times(),
             lateness: times(),
             connection_wait: times(),
+            refusal_codes: BTreeMap::new(),
             refusals: BTreeMap::new(),
         }
     }
@@ -86,6 +89,11 @@ impl Tally {
         self.refusals.entry(status).or_insert_with(times).saturating_record(us);
     }
 
+    /// Notes the code of a whole refusal.
+    pub fn add_refusal_code(&mut self, status: u16, code: &str) {
+        *self.refusal_codes.entry(format!("{status} {code}").trim_end().to_owned()).or_default() += 1;
+    }
+
     /// Notes how much later than its schedule a request was released, in µs.
     pub fn add_lateness(&mut self, us: u64) {
         self.lateness.saturating_record(us);
@@ -117,6 +125,9 @@ impl Tally {
         ] {
             // Both have the same bounds, so nothing can be out of range.
             let _ = own.add(other);
+        }
+        for (code, count) in &other.refusal_codes {
+            *self.refusal_codes.entry(code.clone()).or_default() += count;
         }
         for (status, other) in &other.refusals {
             let _ = self.refusals.entry(*status).or_insert_with(times).add(other);

@@ -67,6 +67,9 @@ pub enum Failure {
     /// The text is not the text that the provider sealed.
     #[error("wrong_text")]
     WrongText,
+    /// A stream has another number of content events than was asked for.
+    #[error("wrong_event_count")]
+    WrongCount,
     /// There is no seal although one was demanded.
     #[error("no_seal")]
     NoSeal,
@@ -245,6 +248,12 @@ impl Check {
         }
     }
 
+    /// Content events so far.
+    #[must_use]
+    pub fn content_events(&self) -> u64 {
+        self.seal.events
+    }
+
     fn compare_seal(&mut self, fingerprint: Option<&str>) {
         if let Some(seal) = fingerprint.filter(|seal| seal.starts_with(SEAL_PREFIX)) {
             self.sealed = Some(self.seal.fingerprint() == seal);
@@ -258,10 +267,16 @@ fn without_events(seal: &str) -> Option<(&str, &str)> {
     Some((digest, rest.split_once('-')?.1))
 }
 
+/// The code of a refusal's error object; empty if it has none.
+pub(super) fn refusal_code(body: &[u8]) -> String {
+    let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    body.get("error").map(error_code).unwrap_or_default()
+}
+
 /// The `code` of an error object, kept short: it becomes a key of the report.
 fn error_code(error: &serde_json::Value) -> String {
     const CODE_CHARS_MAX: usize = 64;
-    let code = error.get("code").or_else(|| error.get("type"));
+    let code = error.get("code").filter(|code| !code.is_null()).or_else(|| error.get("type"));
     let code =
         code.map_or_else(String::new, |code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
     code.chars().take(CODE_CHARS_MAX).collect()

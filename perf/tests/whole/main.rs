@@ -4,5 +4,7 @@
 mod command;
 mod compare;
 mod harness;
+mod idle;
 mod load;
 mod provider;
+mod replay;
