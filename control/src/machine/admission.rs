@@ -8,13 +8,14 @@ use crate::{
     input::{Admit, Moment, RequestId},
     lease::Slot,
     queue::{Ticket, TicketNo, Waiting},
-    registry::{Choice, GroupKey},
+    registry::{Choice, GroupKey, Wish},
     timer::Timer,
 };
 
 impl Machine {
-    /// Every request enters the queue; the pump takes it out again in the same transition when it can run, and the
-    /// bound refuses it when it cannot and the queue is full. So first and later admissions are one path.
+    /// A request that can run is granted its slot at once: whoever waits by now cannot run, or the pump would have granted it.
+    /// Only where slots came free in this very transition the older ones are asked first, by way of the queue. One that cannot
+    /// run waits, unless the bound refuses it.
     pub(super) fn handle_admit(&mut self, now: Moment, admit: Admit) {
         if self.queue.number_of(admit.request).is_some() {
             self.counters.stale_inputs += 1;
@@ -22,7 +23,21 @@ impl Machine {
         }
         self.counters.admitted += 1;
         let ticket = self.queue.draw(admit, now);
-        self.enqueue(now, ticket);
+        match self.pool.resolve(&ticket.admit) {
+            Ok(wish) => match self.free_choice(&wish) {
+                Some(choice) => self.grant(ticket, wish.shape.long, choice),
+                None => self.wait(now, ticket, wish),
+            },
+            Err(reason) => self.refuse(ticket.admit.request, reason),
+        }
+    }
+
+    /// Where a new request can run before anybody who waits.
+    fn free_choice(&mut self, wish: &Wish) -> Option<Choice> {
+        if self.leases.is_full() || self.pool.is_touched() {
+            return None;
+        }
+        self.pool.choose(wish, &mut self.counters.candidates_examined)
     }
 
     pub(super) fn handle_withdraw(&mut self, request: RequestId) {
@@ -38,16 +53,18 @@ impl Machine {
     /// Puts a request at its place, where it stays since `since`, or refuses it when nothing configured can ever serve it.
     pub(super) fn enqueue(&mut self, since: Moment, ticket: Ticket) {
         match self.pool.resolve(&ticket.admit) {
-            Ok(wish) => {
-                let deadline = self.config.queue_timeout.map(|timeout| ticket.arrived.after(timeout));
-                if let Some(at) = deadline {
-                    self.timers.set(at, Timer::QueueWait(ticket.number));
-                }
-                self.pool.touch(wish.group);
-                self.queue.insert(Waiting { ticket, wish, since, deadline });
-            }
+            Ok(wish) => self.wait(since, ticket, wish),
             Err(reason) => self.refuse(ticket.admit.request, reason),
         }
+    }
+
+    fn wait(&mut self, since: Moment, ticket: Ticket, wish: Wish) {
+        let deadline = self.config.queue_timeout.map(|timeout| ticket.arrived.after(timeout));
+        if let Some(at) = deadline {
+            self.timers.set(at, Timer::QueueWait(ticket.number));
+        }
+        self.pool.touch(wish.group);
+        self.queue.insert(Waiting { ticket, wish, since, deadline });
     }
 
     /// Takes a request out of the queue, with its timer.
@@ -74,12 +91,16 @@ impl Machine {
     /// wins. Granting takes slots and never frees one, so an offer can only become void or be followed by a later one,
     /// and checking it again when its turn comes is enough.
     pub(super) fn pump(&mut self, now: Moment) {
-        if self.leases.is_full() {
+        if self.leases.is_full() || !self.pool.is_touched() {
+            return;
+        }
+        let touched = self.pool.take_touched();
+        if self.queue.len() == 0 {
             return;
         }
         let mut round = 0_u64;
         let mut offers: BTreeMap<(TicketNo, GroupKey), (Choice, u64)> = BTreeMap::new();
-        for group in self.pool.take_touched() {
+        for group in touched {
             offers.extend(self.offer(group, round));
         }
         while let Some(((number, group), (choice, made_in))) = offers.pop_first() {
@@ -91,7 +112,7 @@ impl Machine {
                 offers.extend(self.offer(group, round));
                 continue;
             }
-            self.grant(now, number, choice);
+            self.grant_waiting(now, number, choice);
             round += 1;
             offers.extend(self.offer(group, round));
         }
@@ -104,11 +125,14 @@ impl Machine {
         Some(((number, group), (choice, round)))
     }
 
-    fn grant(&mut self, now: Moment, number: TicketNo, choice: Choice) {
+    fn grant_waiting(&mut self, now: Moment, number: TicketNo, choice: Choice) {
         let Some(Waiting { mut ticket, wish, since, .. }) = self.dequeue(number) else { return };
-        let long = wish.shape.long;
-        let Some(dispatch) = self.pool.take(choice, long) else { return };
         ticket.waited = ticket.waited.saturating_add(now.since(since));
+        self.grant(ticket, wish.shape.long, choice);
+    }
+
+    fn grant(&mut self, mut ticket: Ticket, long: bool, choice: Choice) {
+        let Some(dispatch) = self.pool.take(choice, long) else { return };
         ticket.attempts = ticket.attempts.saturating_add(1);
         let (request, queued_for, attempt) = (ticket.admit.request, ticket.waited, ticket.attempts);
         let slot = Slot { provider: choice.provider, long };

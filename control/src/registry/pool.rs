@@ -131,6 +131,11 @@ impl Pool {
         self.touched.insert(group);
     }
 
+    /// Whether any group is worth a look.
+    pub(crate) fn is_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
     /// Takes the groups worth a look.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<GroupKey> {
         core::mem::take(&mut self.touched)
