@@ -9,6 +9,7 @@ use std::{
     collections::BTreeSet,
     future::Future,
     marker::PhantomData,
+    mem,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -25,6 +26,9 @@ const SLEEP_MAX: Duration = Duration::from_secs(3600);
 thread_local! {
     static ALARMS: RefCell<Alarms> = RefCell::default();
 }
+
+/// A wait's time has come.
+struct HasRung;
 
 /// The place of one wait.
 type Place = u32;
@@ -60,15 +64,10 @@ impl Alarms {
         place
     }
 
-    /// Whether the wait's time has come; if not, it wakes `waker`.
-    fn poll(&mut self, place: Place, waker: &Waker) -> Poll<()> {
-        match self.wakers.get_mut(place as usize) {
-            Some(Some(known)) => {
-                known.clone_from(waker);
-                Poll::Pending
-            }
-            _ => Poll::Ready(()),
-        }
+    /// Has a pending wait wake `waker`; gives back whom it would have woken instead.
+    fn renew(&mut self, place: Place, waker: &Waker) -> Result<Option<Waker>, HasRung> {
+        let known = self.wakers.get_mut(place as usize).and_then(Option::as_mut).ok_or(HasRung)?;
+        Ok(if known.will_wake(waker) { None } else { Some(mem::replace(known, waker.clone())) })
     }
 
     fn leave(&mut self, deadline: Instant, place: Place) -> Option<Waker> {
@@ -133,7 +132,9 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(place) = self.place {
-            return ALARMS.with_borrow_mut(|alarms| alarms.poll(place, cx.waker()));
+            // A waker may hold the last of a task, and that other waits: it is dropped out here.
+            let renewed = ALARMS.with_borrow_mut(|alarms| alarms.renew(place, cx.waker()));
+            return if renewed.is_ok() { Poll::Pending } else { Poll::Ready(()) };
         }
         if self.deadline <= clock::now() {
             return Poll::Ready(());
