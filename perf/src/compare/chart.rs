@@ -9,7 +9,7 @@ pub(super) const COLOURS: usize = 10;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 330.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 80.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
