@@ -271,6 +271,11 @@ impl Headers {
         self.fields.iter().map(|field| (self.bytes_of(field, field.name), self.bytes_of(field, field.value)))
     }
 
+    /// The fields whose names are `wanted`, in order.
+    pub(super) fn filtered(&self, wanted: impl Fn(&[u8]) -> bool) -> impl Iterator<Item = (&str, &[u8])> {
+        self.raw().filter(move |(name, _)| wanted(name)).map(|(name, value)| (text(name), value))
+    }
+
     /// Takes every field of this name out.
     pub fn remove(&mut self, name: &str) {
         let mut fields = std::mem::take(&mut self.fields);

@@ -7,28 +7,43 @@
 use super::head::{Headers, list_elements};
 
 /// Fields of one connection, in either direction.
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-    "expect",
-];
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection"
+            | b"keep-alive"
+            | b"proxy-connection"
+            | b"te"
+            | b"trailer"
+            | b"transfer-encoding"
+            | b"upgrade"
+            | b"http2-settings"
+            | b"expect"
+    )
+}
 
 /// Request fields that are ours to decide: credentials, and what is written anew for the provider.
-const CLIENT_ONLY: [&str; 6] = ["authorization", "x-api-key", "api-key", "cookie", "host", "content-length"];
+fn is_client_only(name: &[u8]) -> bool {
+    matches!(name, b"authorization" | b"x-api-key" | b"api-key" | b"cookie" | b"host" | b"content-length")
+}
 
 /// Fields that describe the message or find it again in logs: `Connection` cannot take them away.
-const NOT_NOMINABLE: [&str; 6] =
-    ["accept", "content-encoding", "content-length", "content-type", "request-id", "x-request-id"];
+fn is_not_nominable(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"accept"
+            | b"content-encoding"
+            | b"content-length"
+            | b"content-type"
+            | b"request-id"
+            | b"x-request-id"
+    )
+}
 
 /// Fields that may go to a provider: end-to-end ones without the client's credentials, in order.
 pub fn forwardable_request(headers: &Headers) -> impl Iterator<Item = (&str, &[u8])> {
-    forwardable_request_fields(headers.iter())
+    let nominated = nominated(headers.get_all("connection"));
+    headers.filtered(move |name| may_go_to_provider(name, &nominated))
 }
 
 /// As [`forwardable_request`], of fields that come as a list, with names in lower case.
@@ -36,42 +51,50 @@ pub fn forwardable_request_fields<'a, I>(fields: I) -> impl Iterator<Item = (&'a
 where
     I: Iterator<Item = (&'a str, &'a [u8])> + Clone,
 {
-    let nominated = nominated(fields.clone());
-    fields.filter(move |(name, _)| may_cross(name) && !CLIENT_ONLY.contains(name) && !is_in(&nominated, name))
+    let connection = fields.clone().filter(|(name, _)| *name == "connection");
+    let nominated = nominated(connection.map(|(_, value)| value));
+    fields.filter(move |(name, _)| may_go_to_provider(name.as_bytes(), &nominated))
+}
+
+fn may_go_to_provider(name: &[u8], nominated: &[&[u8]]) -> bool {
+    crosses(name) && !is_client_only(name) && !is_in(nominated, name)
 }
 
 /// Fields that may go to a client: the provider's end-to-end ones, `content-length` included, in order.
 pub fn forwardable_response(headers: &Headers) -> impl Iterator<Item = (&str, &[u8])> {
-    let nominated = nominated(headers.iter());
-    headers.iter().filter(move |(name, _)| may_cross(name) && !is_in(&nominated, name))
+    let nominated = nominated(headers.get_all("connection"));
+    headers.filtered(move |name| crosses(name) && !is_in(&nominated, name))
 }
 
 /// Whether a single field may cross at all, in either direction: for heads that come as a list from a peer of ours, whose
 /// word on what it has filtered is not taken.
 pub fn may_cross(name: &str) -> bool {
-    !is_internal(name) && !HOP_BY_HOP.contains(&name)
+    crosses(name.as_bytes())
+}
+
+fn crosses(name: &[u8]) -> bool {
+    !is_internal(name) && !is_hop_by_hop(name)
 }
 
 /// `proxy-*` speaks to proxies, `x-iop-*` is this product's own and never believed from outside.
-fn is_internal(name: &str) -> bool {
-    name.starts_with("x-iop-") || name.starts_with("proxy-")
+fn is_internal(name: &[u8]) -> bool {
+    name.starts_with(b"x-iop-") || name.starts_with(b"proxy-")
 }
 
 /// What `Connection` names besides its own options. A parsed head has at most 64 of them.
-fn nominated<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<&'a [u8]> {
-    fields
-        .filter(|(name, _)| *name == "connection")
-        .flat_map(|(_, value)| list_elements(value))
+fn nominated<'a>(connection: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
+    connection
+        .flat_map(list_elements)
         .filter(|option| {
             !option.eq_ignore_ascii_case(b"close") && !option.eq_ignore_ascii_case(b"keep-alive")
         })
         .collect()
 }
 
-fn is_in(nominated: &[&[u8]], name: &str) -> bool {
+fn is_in(nominated: &[&[u8]], name: &[u8]) -> bool {
     !nominated.is_empty()
-        && !NOT_NOMINABLE.contains(&name)
-        && nominated.iter().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+        && !is_not_nominable(name)
+        && nominated.iter().any(|option| option.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -131,7 +154,7 @@ mod tests {
     // req: TUN-6
     #[test]
     fn the_credentials_and_framing_of_a_client_never_reach_a_provider() {
-        for name in CLIENT_ONLY {
+        for name in ["authorization", "x-api-key", "api-key", "cookie", "host", "content-length"] {
             let headers = headers(&[(name, "secret"), ("accept", "*/*")]);
             assert_eq!(names(forwardable_request(&headers)), ["accept"], "{name}");
         }

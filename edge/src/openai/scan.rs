@@ -6,7 +6,7 @@
 //! The scanner takes the body in whatever parts its owner likes, so that a body of many megabytes delays nobody, and keeps
 //! nothing of it but those two members. Text that it does not look at is not checked to be UTF-8.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 use dataplane::http::body::Body;
@@ -385,17 +385,29 @@ impl Scanner {
         if !keeps || self.text.len() > KEY_BYTES_MAX {
             return Ok(());
         }
-        let key: String = serde_json::from_slice(&self.text).map_err(|_| self.syntax("invalid key"))?;
-        let (member, before) = match key.as_str() {
-            "model" => (Member::Model, self.model),
-            "stream" => (Member::Stream, self.stream),
+        let (member, name, before) = match self.key()?.as_ref() {
+            "model" => (Member::Model, "model", self.model),
+            "stream" => (Member::Stream, "stream", self.stream),
             _ => return Ok(()),
         };
         self.member = Some(member);
         if before.is_some() {
-            return Err(ScanError::Syntax(format!("`{key}` is there twice")));
+            return Err(ScanError::Syntax(format!("`{name}` is there twice")));
         }
         Ok(())
+    }
+
+    /// The key that was kept, without its quotes and escapes.
+    fn key(&self) -> Result<Cow<'_, str>, ScanError> {
+        // Nearly all of them stand there as they are meant.
+        if let [b'"', plain @ .., b'"'] = self.text.as_slice()
+            && plain.is_ascii()
+            && !plain.contains(&b'\\')
+            && let Ok(plain) = str::from_utf8(plain)
+        {
+            return Ok(plain.into());
+        }
+        serde_json::from_slice::<String>(&self.text).map(Cow::Owned).map_err(|_| self.syntax("invalid key"))
     }
 }
 
