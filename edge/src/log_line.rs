@@ -172,7 +172,7 @@ impl Visit for Fields<'_> {
         self.name(field);
         if field.name() == MESSAGE {
             let _infallible = Printable(self.line).write_str(value);
-        } else if value.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+        } else if is_plain(value.as_bytes()) {
             self.line.push('"');
             self.line.push_str(value);
             self.line.push('"');
@@ -215,6 +215,11 @@ impl Visit for Fields<'_> {
             self.line.push_str(if source.is_some() { ", " } else { "]" });
         }
     }
+}
+
+/// Whether text in quotes stands for itself. Without a way out in its middle the loop takes many bytes at a time.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~') & !matches!(byte, b'"' | b'\\'))
 }
 
 /// Text with the control characters made visible by which it could steer a terminal.

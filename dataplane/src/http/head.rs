@@ -313,7 +313,7 @@ fn text(bytes: &[u8]) -> &str {
 
 /// Whether `name` is a token without upper-case letters (RFC 9110 §5.6.2).
 pub(super) fn is_field_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|b| is_token_byte(*b) && !b.is_ascii_uppercase())
+    !name.is_empty() && name.iter().fold(true, |good, b| good & LOWER_TOKEN[usize::from(*b)])
 }
 
 /// Whether `value` has no control character except tabs (RFC 9110 §5.5).
@@ -324,16 +324,16 @@ pub(super) fn is_field_value(value: &[u8]) -> bool {
 
 /// Whether `byte` may stand in a token.
 pub(super) fn is_token_byte(byte: u8) -> bool {
-    TOKEN[usize::from(byte)]
+    LOWER_TOKEN[usize::from(byte)] || byte.is_ascii_uppercase()
 }
 
-/// Every byte's answer, looked up: a name is checked whenever it is put into a head.
-static TOKEN: [bool; 256] = {
+/// Whether a byte may stand in a lower-case token, looked up: a name is checked whenever it is put into a head.
+static LOWER_TOKEN: [bool; 256] = {
     let others = b"!#$%&'*+-.^_`|~";
     let mut table = [false; 256];
     let mut byte = 0_u8;
     while byte < 0x80 {
-        table[byte as usize] = byte.is_ascii_alphanumeric();
+        table[byte as usize] = byte.is_ascii_lowercase() || byte.is_ascii_digit();
         byte += 1;
     }
     let mut at = 0;

@@ -310,6 +310,11 @@ impl<'a> Fields<'a> {
     }
 
     fn varint(&mut self) -> Option<u64> {
+        // Nearly all of them: keys, and lengths of short texts.
+        if let Some(byte @ ..0x80) = self.bytes().first() {
+            self.at += 1;
+            return Some(u64::from(*byte));
+        }
         let (mut value, mut shift) = (0_u64, 0_u32);
         loop {
             let byte = *self.bytes().first()?;
