@@ -1,7 +1,7 @@
 //! Bounded lock-free queues between threads: many senders, one receiver, one wake for a batch.
 //!
 //! A sender pushes any number of items and then rings once. On a shard the bells of one turn ring together at its end (see
-//! [`turn`]): a receiver that sleeps is woken once for all that the shard's tasks had for it. Order: items of one sender arrive in the order of its
+//! `turn.rs`): a receiver that sleeps is woken once for all that the shard's tasks had for it. Order: items of one sender arrive in the order of its
 //! pushes, and a push that happens after another thread's push was observed arrives after it (one FIFO for all), which
 //! the Edge relies on: what control tells a link's shard comes before what a client's shard does because of it.
 
