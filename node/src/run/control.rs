@@ -11,8 +11,9 @@ use dataplane::{
 };
 use proto::message::{BodyChunk, ErrorKind, StreamNo};
 
-/// Executions of one session at a time. Far above every gate: what reaches it is answered with `busy`.
-pub const RUNS_MAX: usize = 4096;
+/// Executions of one session at a time: as many as an Edge's configuration can have slots (32,768), and as many again that are
+/// being stopped. What reaches it is answered with `busy`.
+pub const RUNS_MAX: usize = 65_536;
 
 /// Why a run is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
