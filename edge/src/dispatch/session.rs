@@ -180,16 +180,24 @@ impl Session<'_> {
     async fn drive(&mut self) -> WayOut {
         let stop_state = Rc::clone(self.shard);
         let mut waits = Waits { watch: None, timer: None, stop: pin!(stop_state.stopping.closed()) };
+        let way_out = self.drive_to_end(&mut waits).await;
+        if let Some(watch) = waits.watch {
+            self.downstream.client.keep_watch(watch);
+        }
+        way_out
+    }
+
+    async fn drive_to_end<S: Future<Output = ()> + Unpin>(&mut self, waits: &mut Waits<S>) -> WayOut {
         loop {
             if waits.watch.is_none() {
-                waits.watch = Some(Box::pin(self.downstream.client.watch()));
+                waits.watch = Some(self.downstream.client.watch());
             }
             match waits.next(&self.events).await {
                 // Links close at the same time: their fencing must not be taken for the cause.
                 Woken::Event(_) if self.shard.stopping.is_closed() => return self.stopped(),
                 Woken::Event(event) => {
                     let before = self.attempt.dispatches();
-                    if let Some(way_out) = self.take_all(event, &mut waits).await {
+                    if let Some(way_out) = self.take_all(event, waits).await {
                         return way_out;
                     }
                     if self.run.is_none() {

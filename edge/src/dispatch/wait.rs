@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use dataplane::http::server::Peer;
+use dataplane::http::server::{Peer, Watch};
 
 use crate::requests::{Event, Registered};
 
@@ -32,15 +32,13 @@ pub(super) enum Interrupted {
     Stop,
 }
 
-/// Readiness of the client's connection. It stays armed from wait to wait: arming one per event would cost two ring
-/// operations each.
-pub(super) type Watch = Pin<Box<dyn Future<Output = std::io::Result<()>>>>;
 /// A deadline, armed once per dispatch.
 pub(super) type Timer = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What may happen beside the events of the request.
 pub(super) struct Waits<S> {
-    /// Taken out when it fires.
+    /// The client's connection. Stays armed from wait to wait, as arming one per event would cost two ring operations each;
+    /// taken out when it fires.
     pub(super) watch: Option<Watch>,
     /// Taken out when it fires.
     pub(super) timer: Option<Timer>,
@@ -86,7 +84,7 @@ impl<S: Future<Output = ()> + Unpin> Waits<S> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
         if let Some(future) = &mut self.watch
-            && future.as_mut().poll(cx).is_ready()
+            && Pin::new(future).poll(cx).is_ready()
         {
             self.watch = None;
             return Poll::Ready(Woken::ClientStirred);

@@ -15,6 +15,8 @@ impl Connection {
     /// A body that was not finished lacks its end then, which the client can tell; one that nothing but the end of the
     /// connection ends is reset instead.
     pub async fn close(mut self) {
+        // It would hold the socket until its cancellation is through.
+        self.watch = None;
         if self.flush().await.is_err() || self.writing == Writing::UntilClose {
             // Also because what the kernel still holds for the client would stay there for as long as it pleases.
             self.stream.reset_on_close();

@@ -5,7 +5,8 @@
 //! last flush. When `next_request` has no more it calls [`Connection::close`]. After a fault it may answer once.
 //!
 //! While a connection is idle, or its response is silent, it holds no buffer. While a response is pending, [`Connection::watch`] tells that the client
-//! sent something or went away, and [`Connection::check_gone`] which of the two.
+//! sent something or went away, and [`Connection::check_gone`] which of the two. Given back with [`Connection::keep_watch`], a watch that has not
+//! fired also waits for the next request: a request then costs one poll of the ring, and no cancel.
 
 mod body;
 mod close;
@@ -13,7 +14,16 @@ mod response;
 #[cfg(test)]
 mod tests;
 
-use std::{cell::RefCell, future::Future, io, net::SocketAddr, rc::Rc, time::Instant};
+use std::{
+    cell::RefCell,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Instant,
+};
 
 use bytes::BytesMut;
 
@@ -82,6 +92,30 @@ pub enum Gone {
     Deaf,
 }
 
+/// The wait for a client to send something or to go away; armed by its first poll. It may be dropped freely, and is not to be
+/// polled again once it has fired. It has its own hold on the socket, which stays open until it is dropped too.
+pub struct Watch(Pin<Box<dyn Future<Output = io::Result<()>>>>);
+
+impl Watch {
+    fn of(stream: &Stream) -> Self {
+        Self(Box::pin(stream.watch()))
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl Future for Watch {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
 /// The client's end of a connection. It keeps the socket open for as long as it exists.
 #[derive(Debug)]
 pub struct Peer(Stream);
@@ -123,6 +157,8 @@ pub struct Connection {
     broken: bool,
     writing: Writing,
     out: Vec<u8>,
+    /// A wait that has not fired: from one request's answer to the next request.
+    watch: Option<Watch>,
 }
 
 impl Connection {
@@ -147,6 +183,7 @@ impl Connection {
             broken: false,
             writing: Writing::Done,
             out: Vec::new(),
+            watch: None,
         }
     }
 
@@ -182,7 +219,12 @@ impl Connection {
             }
             let deadline = self.arm();
             self.release_empty();
-            let received = match before(deadline, self.stream.readable()).await {
+            let watch = self.watch.get_or_insert_with(|| Watch::of(&self.stream));
+            let stirred = before(deadline, watch).await;
+            if stirred.is_some() {
+                self.watch = None;
+            }
+            let received = match stirred {
                 None if self.has_begun() => return Err(self.fail(RequestFault::TimedOut)),
                 None => Ok(Some(0)),
                 Some(Ok(())) => self.receive_head(),
@@ -271,10 +313,15 @@ impl Connection {
         fault
     }
 
-    /// Ends when [`Connection::check_gone`] is to be called. Stays armed while the response is written, and may be dropped
-    /// freely. It has its own hold on the socket, which stays open until it is dropped too.
-    pub fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {
-        self.stream.watch()
+    /// Ends when [`Connection::check_gone`] is to be called. Stays armed while the response is written. One that was kept is
+    /// taken up again: it may have fired for what has been read since.
+    pub fn watch(&mut self) -> Watch {
+        self.watch.take().unwrap_or_else(|| Watch::of(&self.stream))
+    }
+
+    /// Takes back a watch of this connection that has not fired, to wait for the next request with.
+    pub fn keep_watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
     }
 
     /// A hold on the socket for asking, while a write is going on, whether the client has left.

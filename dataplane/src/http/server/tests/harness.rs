@@ -3,9 +3,10 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::mpsc,
+    task::Poll,
     time::Duration,
 };
 
@@ -13,16 +14,18 @@ use bytes::Bytes;
 use futures::future::{Either, select};
 
 use crate::{
+    clock,
     http::{
         budget::Budget,
         head::{RequestHead, ResponseHead},
         limits::Limits,
-        server::{Connection, Gone, ResponseBody},
+        server::{Connection, Gone, ResponseBody, Watch},
     },
     local::Latch,
     mailbox::{Sender, for_shard},
     net::{Listener, Patience, WriteFault},
     shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
+    time::sleep_until,
 };
 
 /// Bodies over this are refused.
@@ -208,6 +211,7 @@ impl Routes {
                 drop(connection);
                 return None;
             }
+            "/wait" => self.wait(&mut connection).await,
             "/hang" => return self.hang(connection).await,
             "/firehose" => {
                 self.firehose(connection).await;
@@ -261,6 +265,30 @@ impl Routes {
         connection.finish();
         let _sent = connection.flush().await;
         Some(connection)
+    }
+
+    /// Answers after a while, or when the client has sent something meanwhile. Its watch is kept, and tells when it fires.
+    async fn wait(&self, connection: &mut Connection) {
+        let (watch, see) = (connection.watch(), self.see.clone());
+        let mut watch = Watch(Box::pin(async move {
+            let fired = watch.await;
+            let _nobody_listens = see.send("kept watch fired".to_owned());
+            fired
+        }));
+        // Arms it, and leaves it to itself then.
+        std::future::poll_fn(|cx| {
+            assert!(Pin::new(&mut watch).poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        self.saw("waiting");
+        let end = clock::now() + Duration::from_millis(300);
+        while clock::now() < end && connection.stream.unread() == 0 {
+            sleep_until(clock::now() + Duration::from_millis(5)).await;
+        }
+        assert_eq!(connection.check_gone(), Gone::No);
+        connection.keep_watch(watch);
+        let _sent = connection.respond(&ResponseHead::new(200), b"waited").await;
     }
 
     async fn firehose(&self, mut connection: Connection) {
