@@ -2,7 +2,7 @@
 //!
 //! Nothing here depends on the product's crates, so the harness and the product share no bug, and the
 //! provider can be as broken as a test needs. The provider's runtime is tokio on epoll: it must run where
-//! io_uring is refused. The load's is glommio, which needs io_uring.
+//! io_uring is refused. The load's is the same, or glommio on io_uring, as [`load::Engine`] says.
 //!
 //! Reading order:
 //! - [`provider`]: an OpenAI-compatible server whose every reply follows a [`provider::Script`];

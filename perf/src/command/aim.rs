@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use iop_perf::load::{CONCURRENCY_MAX, Config, Gauge, Target};
+use iop_perf::load::{CONCURRENCY_MAX, Config, Engine, Gauge, Target};
 use iop_perf::procfs::Process;
 use serde::Serialize;
 
@@ -34,6 +34,9 @@ pub(crate) struct Aim {
     /// Threads of the generator
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// What the generator runs on
+    #[arg(long, value_enum, default_value_t)]
+    engine: Engine,
     /// Read CPU and memory of this process; may be given more than once
     #[arg(long = "pid", value_name = "NAME=PID")]
     processes: Vec<Process>,
@@ -72,6 +75,7 @@ impl Aim {
             include_usage: !self.no_usage,
             seal_demanded: !self.no_seal,
             threads: self.threads,
+            engine: self.engine,
             processes: self.processes.clone(),
             ..Config::default()
         }

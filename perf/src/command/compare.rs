@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Place;
 use iop_perf::compare::{self, Block, Cell, Demand, Gate, Goals, SCENARIOS, Scenario};
+use iop_perf::load::Engine;
 use iop_perf::subject::Subject;
 
 /// Options of `compare`.
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Measure what this file asks for, on the subjects that it speaks of, and judge by it; such as perf/goals.yaml
     #[arg(long)]
     goals: Option<PathBuf>,
+    /// What the load generator runs on
+    #[arg(long, value_enum, default_value_t)]
+    engine: Engine,
     /// Write everything as JSON to this file (`-` for standard output instead of the table)
     #[arg(long)]
     json: Option<PathBuf>,
@@ -117,6 +121,7 @@ fn config(args: &Args) -> anyhow::Result<compare::Config> {
             blocks,
             demands: goals.demands()?,
             reference: goals.reference,
+            engine: args.engine,
             program,
             bin,
             peers,
@@ -133,6 +138,7 @@ fn config(args: &Args) -> anyhow::Result<compare::Config> {
         }],
         subjects,
         reference: args.reference.clone(),
+        engine: args.engine,
         demands: args.gates.iter().cloned().map(Demand::from).collect(),
         program,
         bin,

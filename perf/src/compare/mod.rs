@@ -26,7 +26,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 
-use crate::load::{self, Report, Times};
+use crate::load::{self, Engine, Report, Times};
 use crate::procfs::{self, Process};
 use crate::subject::{Place, Running, Subject, end};
 pub use figures::Spread;
@@ -53,6 +53,8 @@ pub struct Config {
     pub blocks: Vec<Block>,
     /// The subject that the others are divided by in the table.
     pub reference: String,
+    /// What the load runs on.
+    pub engine: Engine,
     /// What must hold, and what is wished for.
     pub demands: Vec<Demand>,
     /// This program, which is also the provider.
@@ -158,6 +160,8 @@ pub struct Described {
 pub struct Comparison {
     /// The machine.
     pub machine: String,
+    /// What the load ran on.
+    pub engine: Engine,
     /// How long it took. Unit: s.
     pub seconds: f64,
     /// The subjects.
@@ -207,6 +211,7 @@ pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> anyhow::Result<Co
     drop(stage);
     Ok(Comparison {
         machine: machine(),
+        engine: config.engine,
         seconds: started.elapsed().as_secs_f64(),
         subjects,
         tables: summary::tables(config, &measurements, &rounds),
@@ -391,6 +396,7 @@ impl<'a> Stage<'a> {
             token: running.token.clone(),
             model: running.model.clone(),
             processes: running.processes(),
+            engine: self.config.engine,
             ..scenario.load()
         };
         let (started, busy, own) = (Instant::now(), procfs::machine_busy_us(), self.own_us());

@@ -41,9 +41,10 @@ pub fn page(comparison: &Comparison, command: &str) -> String {
     );
     let _ = writeln!(
         out,
-        "<p class=\"dim\">{}; {:.0} s of rounds. CPU is user and system time of all processes of a subject. \
+        "<p class=\"dim\">{}; load on {}; {:.0} s of rounds. CPU is user and system time of all processes of a subject. \
          Figures are medians of the rounds, ratios geometric means of the ratios within a round, each with the least and the greatest.</p>",
         escape(&comparison.machine),
+        comparison.engine,
         comparison.seconds
     );
     out.push_str(&versions(comparison));
@@ -356,6 +357,7 @@ fn commands(comparison: &Comparison, command: &str) -> String {
 mod tests {
     use super::*;
     use crate::compare::{Described, summary};
+    use crate::load::Engine;
 
     fn comparison() -> Comparison {
         let (config, measurements, rounds) = summary::tests::example();
@@ -367,6 +369,7 @@ mod tests {
         };
         Comparison {
             machine: "a <machine>".to_owned(),
+            engine: Engine::Epoll,
             seconds: 7.0,
             subjects: ["direct", "ours", "nginx"].map(described).to_vec(),
             tables: summary::tables(&config, &measurements, &rounds),

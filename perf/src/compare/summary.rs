@@ -275,7 +275,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::compare::Block;
-    use crate::load::{Readings, Report, Tally};
+    use crate::load::{Engine, Readings, Report, Tally};
     use crate::procfs::Sample;
     use crate::subject::Subject;
 
@@ -319,6 +319,7 @@ pub(super) mod tests {
             subjects: names.map(|name| Subject::parse(&format!("name: {name}\nurl: x")).unwrap()).to_vec(),
             blocks: vec![Block { cells: vec![cell], rounds: 2, rounds_max: 3 }],
             reference: "nginx".to_owned(),
+            engine: Engine::Epoll,
             demands: vec![gate("ours/nginx sat64 cpu <= 0.75").into()],
             program: "p".into(),
             bin: "b".into(),

@@ -9,7 +9,7 @@ use super::{Comparison, rounds::DISTURBED_CORES};
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}; {:.0} s", self.machine, self.seconds)?;
+        writeln!(f, "{}; load on {}; {:.0} s", self.machine, self.engine, self.seconds)?;
         for table in &self.tables {
             writeln!(f, "\n{table}")?;
         }
@@ -115,11 +115,13 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use crate::compare::{Comparison, Level, summary};
+    use crate::load::Engine;
 
     fn comparison() -> Comparison {
         let (config, measurements, rounds) = summary::tests::example();
         Comparison {
             machine: "a machine".to_owned(),
+            engine: Engine::Epoll,
             seconds: 7.0,
             subjects: Vec::new(),
             tables: summary::tables(&config, &measurements, &rounds),
@@ -134,7 +136,7 @@ mod tests {
         let comparison = comparison();
         let text = comparison.to_string();
         for part in [
-            "a machine; 7 s",
+            "a machine; load on epoll; 7 s",
             "sat64: 2 rounds counted of 3",
             "15.00 (10.00-20.00)",
             "0.71 (0.50-1.00)",

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, ensure};
 use tokio::sync::Semaphore;
 
-use crate::load::{self, Connection, Length, Mode, Observer, engine};
+use crate::load::engine::{Epoll, Runtime as _, until};
+use crate::load::{self, Connection, Engine, Length, Mode, Observer};
 use crate::provider::{Config, Provider, Script};
 use crate::subject::Running;
 
@@ -29,7 +30,7 @@ impl Lockstep {
     /// # Errors
     /// What the system says about the thread or the socket.
     pub fn start() -> anyhow::Result<Self> {
-        engine::prepare(1)?;
+        Engine::Epoll.prepare(1)?;
         let steps = Arc::new(Semaphore::new(FREE_EVENTS));
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -136,9 +137,9 @@ fn exchange(
     mut pace: Pace<'_>,
 ) -> anyhow::Result<u64> {
     let failed = |failure| anyhow!("a reply through the subject failed: {failure}");
-    engine::run(&engine::executor("lockstep")?, async {
+    Epoll::start()?.run(async {
         let work = async {
-            let mut connection = Connection::open(subject.target.address).await.map_err(failed)?;
+            let mut connection = Connection::<Epoll>::open(subject.target.address).await.map_err(failed)?;
             let mut events = 0;
             for _ in 0..count {
                 let from = Instant::now();
@@ -146,6 +147,6 @@ fn exchange(
             }
             Ok(events)
         };
-        engine::until(Instant::now() + TIMEOUT, work).await.context("a reply did not end in time")?
+        until::<Epoll, _>(Instant::now() + TIMEOUT, work).await.context("a reply did not end in time")?
     })
 }

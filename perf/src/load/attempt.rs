@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::Job;
 use super::connection::Connection;
+use super::engine::Runtime;
 use super::exchange::{Mode, Observer, Reply, micros};
 use super::request::Ready;
 use super::tally::Tally;
@@ -12,13 +13,13 @@ use super::verify::Failure;
 
 /// Sends `request` and reads its reply, whose times count from `from`. With the outcome comes the connection, if it may
 /// carry another request.
-pub(super) async fn attempt(
+pub(super) async fn attempt<R: Runtime>(
     job: &Job,
-    kept: Option<Connection>,
+    kept: Option<Connection<R>>,
     request: &Ready<'_>,
     from: Instant,
     tally: &RefCell<Tally>,
-) -> (Option<Connection>, Result<Reply, Failure>) {
+) -> (Option<Connection<R>>, Result<Reply, Failure>) {
     let mut connection = match open(job, kept, tally).await {
         Ok(connection) => connection,
         Err(failure) => return (None, Err(failure)),
@@ -32,9 +33,13 @@ pub(super) async fn attempt(
     (connection.into_kept().filter(|_| job.config.keep_alive), outcome)
 }
 
-async fn open(job: &Job, kept: Option<Connection>, tally: &RefCell<Tally>) -> Result<Connection, Failure> {
+async fn open<R: Runtime>(
+    job: &Job,
+    kept: Option<Connection<R>>,
+    tally: &RefCell<Tally>,
+) -> Result<Connection<R>, Failure> {
     if let Some(mut connection) = kept {
-        if connection.is_quiet().await {
+        if connection.is_quiet() {
             return Ok(connection);
         }
         tally.borrow_mut().add_reconnect();

@@ -8,35 +8,36 @@ use std::time::{Duration, Instant};
 
 use super::attempt::{attempt, settle};
 use super::connection::Connection;
+use super::crew::Crew;
+use super::engine::{Runtime, until};
 use super::tally::Tally;
 use super::verify::Failure;
-use super::{Job, Length, Share, engine};
+use super::{Job, Length, Share};
 
 /// Runs a thread's workers to their end.
-pub(super) async fn run(job: &Arc<Job>, share: Share, origin: Instant) -> Tally {
+pub(super) async fn run<R: Runtime>(runtime: &R, job: &Arc<Job>, share: Share, origin: Instant) -> Tally {
     let tally = Rc::new(RefCell::new(Tally::default()));
-    let workers: Vec<_> = (share.thread..job.config.concurrency)
-        .step_by(share.threads)
-        .map(|worker| glommio::spawn_local(work(Arc::clone(job), worker, origin, Rc::clone(&tally))))
-        .collect();
-    for worker in workers {
-        worker.await;
+    let config = &job.config;
+    let crew = Crew::new();
+    for worker in (share.thread..config.concurrency).step_by(share.threads) {
+        let start = config.stagger.as_secs_f64() * worker as f64 / config.concurrency as f64;
+        runtime.wait_until(origin + Duration::from_secs_f64(start)).await;
+        crew.spawn::<R>(work::<R>(Arc::clone(job), origin, Rc::clone(&tally)));
     }
+    crew.ended().await;
     Rc::into_inner(tally).map(RefCell::into_inner).unwrap_or_default()
 }
 
-async fn work(job: Arc<Job>, worker: usize, origin: Instant, tally: Rc<RefCell<Tally>>) {
+async fn work<R: Runtime>(job: Arc<Job>, origin: Instant, tally: Rc<RefCell<Tally>>) {
     let config = &job.config;
-    let start = config.stagger.as_secs_f64() * worker as f64 / config.concurrency as f64;
-    engine::sleep_until(origin + Duration::from_secs_f64(start)).await;
     let request = job.requests.usual();
-    let mut kept: Option<Connection> = None;
+    let mut kept: Option<Connection<R>> = None;
     while take(&job, origin) {
         let _in_flight = job.gauge.enter(u64::MAX);
         let from = Instant::now();
         let attempt = attempt(&job, kept.take(), &request, from, &tally);
         // What a limit cuts off is dropped, its connection with it.
-        let outcome = match engine::until(from + config.timeout, attempt).await {
+        let outcome = match until::<R, _>(from + config.timeout, attempt).await {
             Some((connection, outcome)) => {
                 kept = connection;
                 outcome

@@ -1,20 +1,15 @@
-//! One connection of the load generator, on glommio's ring: carries a request out and hands [`Exchange`] what comes
-//! back.
+//! One connection of the load generator: carries a request out and hands [`Exchange`] what comes back.
 //!
-//! Nothing here is held by the kernel while it waits: a read waits for readiness and then copies into a buffer that all
-//! connections of the thread share. So a connection that waits costs no buffer, and a future that waits may be dropped.
+//! A read waits for readiness and then copies into a buffer that all connections of the thread share. So a connection
+//! that waits costs no buffer, and a future that waits may be dropped.
 
 use std::cell::RefCell;
-use std::future::{Future as _, poll_fn};
-use std::net::{Shutdown, SocketAddr};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use futures::io::{AsyncRead as _, AsyncWriteExt as _};
-use glommio::net::TcpStream;
-
-use super::engine;
+use super::engine::{Runtime, Stream as _};
 use super::exchange::{Exchange, Mode, Moment, Observer, Progress, Reply};
 use super::verify::Failure;
 
@@ -35,28 +30,24 @@ thread_local! {
 }
 
 /// A connection to the subject. It is closed when it is dropped.
-#[derive(Debug)]
-pub struct Connection {
-    stream: TcpStream,
+pub(crate) struct Connection<R: Runtime> {
+    stream: R::Stream,
     reusable: bool,
 }
 
-impl Connection {
+impl<R: Runtime> Connection<R> {
     /// Connects.
     ///
     /// # Errors
     /// [`Failure::Connect`].
     pub async fn open(address: SocketAddr) -> Result<Self, Failure> {
-        let stream = TcpStream::connect(address).await.map_err(|_| Failure::Connect)?;
-        stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+        let stream = R::Stream::connect(address).await.map_err(|_| Failure::Connect)?;
         Ok(Self { stream, reusable: true })
     }
 
     /// Whether nothing has come since the last reply: neither the peer's close nor bytes that nobody asked for.
-    pub async fn is_quiet(&mut self) -> bool {
-        let mut byte = [0_u8; 1];
-        poll_fn(|context| Poll::Ready(Pin::new(&mut self.stream).poll_read(context, &mut byte).is_pending()))
-            .await
+    pub fn is_quiet(&mut self) -> bool {
+        self.stream.is_quiet()
     }
 
     /// The connection, if it may carry another request: its last reply was whole and announced no close.
@@ -110,7 +101,7 @@ impl Connection {
             in_a_row = if waited { 0 } else { in_a_row + 1 };
             if in_a_row == READS_PER_TURN {
                 in_a_row = 0;
-                engine::breathe().await;
+                R::breathe().await;
             }
         }
     }
@@ -123,7 +114,7 @@ impl Connection {
     ) -> Poll<Result<Progress, Failure>> {
         SCRATCH.with_borrow_mut(|scratch| {
             let Scratch { read, plain } = scratch;
-            Pin::new(&mut self.stream).poll_read(context, read).map(|done| match done {
+            self.stream.poll_read(context, read).map(|done| match done {
                 Ok(0) => exchange.handle_end(),
                 Ok(length) => {
                     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -133,14 +124,5 @@ impl Connection {
                 Err(_) => Err(exchange.handle_reset()),
             })
         })
-    }
-}
-
-impl Drop for Connection {
-    /// The ring may still wait for this socket's readiness and keeps it open meanwhile: the peer is told now.
-    fn drop(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
-        // It is done at the first poll; a socket that is closed already is as good.
-        let _ = pin!(self.stream.shutdown(Shutdown::Both)).poll(&mut context);
     }
 }

@@ -8,13 +8,14 @@
 //! omission).
 //!
 //! Reading order: [`Arrivals`] is the schedule; `closed` and `open` drive; `connection` carries a request out and
-//! `exchange` takes its reply, which `verify` checks; `tally` counts, [`Report`] tells; `engine` is the runtime, glommio on
-//! io_uring, one executor for each thread.
+//! `exchange` takes its reply, which `verify` checks; `tally` counts, [`Report`] tells; `engine` is the runtime,
+//! one for each thread, and `crew` its tasks.
 
 mod arrivals;
 mod attempt;
 mod closed;
 mod connection;
+mod crew;
 pub(crate) mod engine;
 mod exchange;
 mod gauge;
@@ -33,8 +34,9 @@ use std::time::{Duration, Instant};
 
 use crate::procfs::{self, Process};
 pub use arrivals::{Arrivals, ArrivalsError, Step};
-pub use connection::Connection;
-pub use engine::EngineError;
+pub(crate) use connection::Connection;
+pub use engine::{Engine, EngineError};
+use engine::{Epoll, Glommio, Runtime};
 pub use exchange::{Mode, Observer, Reply};
 pub use gauge::Gauge;
 pub use report::{Readings, Report, Usage};
@@ -91,6 +93,8 @@ pub struct Config {
     pub stagger: Duration,
     /// OS threads of the generator.
     pub threads: usize,
+    /// What they run on.
+    pub engine: Engine,
     /// Processes whose CPU and memory are read.
     pub processes: Vec<Process>,
     /// When memory is read once more within the run.
@@ -120,6 +124,7 @@ impl Default for Config {
             timeout: Duration::from_secs(120),
             stagger: Duration::ZERO,
             threads: 1,
+            engine: Engine::default(),
             processes: Vec::new(),
             memory_at: None,
         }
@@ -149,7 +154,7 @@ pub fn run(config: &Config) -> std::io::Result<Report> {
 /// As [`run`].
 pub fn run_watched(config: &Config, gauge: &Arc<Gauge>) -> std::io::Result<Report> {
     let concurrency = if config.arrivals.is_closed() { Some(config.concurrency) } else { config.connections };
-    engine::prepare(concurrency.unwrap_or(0))?;
+    config.engine.prepare(concurrency.unwrap_or(0))?;
     if config.warmup_requests > 0 {
         let closed = Config { arrivals: Arrivals::Closed, memory_at: None, ..config.clone() };
         phase(&closed, Length::Requests(config.warmup_requests), &Arc::default())?;
@@ -157,7 +162,12 @@ pub fn run_watched(config: &Config, gauge: &Arc<Gauge>) -> std::io::Result<Repor
     let phase = phase(config, config.length, gauge)?;
     let workers = if config.arrivals.is_closed() { config.concurrency as u64 } else { phase.in_flight_peak };
     let report = Report::new(&phase.tally, phase.elapsed, workers, &phase.readings);
-    Ok(Report { arrivals: config.arrivals.to_string(), in_flight_peak: phase.in_flight_peak, ..report })
+    Ok(Report {
+        engine: config.engine,
+        arrivals: config.arrivals.to_string(),
+        in_flight_peak: phase.in_flight_peak,
+        ..report
+    })
 }
 
 /// What one phase came to.
@@ -259,8 +269,20 @@ fn run_thread(
     ready: &mpsc::Sender<Result<(), EngineError>>,
     start: &mpsc::Receiver<Instant>,
 ) -> Tally {
-    let executor = match engine::executor(&format!("load-{}", share.thread)) {
-        Ok(executor) => executor,
+    match job.config.engine {
+        Engine::Epoll => run_thread_on::<Epoll>(job, share, ready, start),
+        Engine::Glommio => run_thread_on::<Glommio>(job, share, ready, start),
+    }
+}
+
+fn run_thread_on<R: Runtime>(
+    job: &Arc<Job>,
+    share: Share,
+    ready: &mpsc::Sender<Result<(), EngineError>>,
+    start: &mpsc::Receiver<Instant>,
+) -> Tally {
+    let runtime = match R::start() {
+        Ok(runtime) => runtime,
         Err(error) => {
             let _ = ready.send(Err(error));
             return Tally::default();
@@ -268,11 +290,11 @@ fn run_thread(
     };
     let _ = ready.send(Ok(()));
     let Ok(origin) = start.recv() else { return Tally::default() };
-    engine::run(&executor, async {
+    runtime.run(async {
         if job.config.arrivals.is_closed() {
-            closed::run(job, share, origin).await
+            closed::run(&runtime, job, share, origin).await
         } else {
-            open::run(job, share, origin).await
+            open::run(&runtime, job, share, origin).await
         }
     })
 }
@@ -297,8 +319,12 @@ mod tests {
     fn nothing_listening_is_counted_as_connect_errors() {
         // A port that was free a moment ago, so that nothing listens there.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let report = run(&Config { target: format!("http://{free}").parse().unwrap(), ..config() }).unwrap();
-        assert_eq!((report.requests, report.errors.get("connect")), (3, Some(&3)));
+        for engine in [Engine::Epoll, Engine::Glommio] {
+            let target = format!("http://{free}").parse().unwrap();
+            let report = run(&Config { target, engine, ..config() }).unwrap();
+            assert_eq!((report.requests, report.errors.get("connect")), (3, Some(&3)));
+            assert_eq!(report.engine, engine);
+        }
     }
 
     #[test]

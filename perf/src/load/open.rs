@@ -5,58 +5,55 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glommio::sync::{Gate, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::attempt::{attempt, settle};
 use super::connection::Connection;
+use super::crew::Crew;
+use super::engine::{Runtime, until};
 use super::exchange::micros;
 use super::tally::Tally;
 use super::verify::Failure;
-use super::{Job, Length, Share, engine};
+use super::{Job, Length, Share};
 
 /// Requests that are due at once are released together, up to this many.
 const RELEASES_PER_TURN: u32 = 256;
 
 /// What the requests of one thread share.
-struct Lane {
+struct Lane<R: Runtime> {
     job: Arc<Job>,
     tally: RefCell<Tally>,
     /// Connections that wait for a request, the one used last at the end.
-    idle: RefCell<Vec<Connection>>,
+    idle: RefCell<Vec<Connection<R>>>,
     /// The right to have a connection in use, where they are bounded. Those that wait are served in order.
-    room: Option<Rc<Semaphore>>,
+    room: Option<Semaphore>,
 }
 
 /// Releases a thread's share of the schedule and waits until every request has ended.
-pub(super) async fn run(job: &Arc<Job>, share: Share, origin: Instant) -> Tally {
-    let room = job.config.connections.map(|most| Rc::new(Semaphore::new(share.of(most) as u64)));
-    let lane = Rc::new(Lane {
+pub(super) async fn run<R: Runtime>(runtime: &R, job: &Arc<Job>, share: Share, origin: Instant) -> Tally {
+    let room = job.config.connections.map(|most| Semaphore::new(share.of(most)));
+    let lane = Rc::new(Lane::<R> {
         job: Arc::clone(job),
         tally: RefCell::new(Tally::default()),
         idle: RefCell::new(Vec::new()),
         room,
     });
-    let gate = Gate::new();
+    let crew = Crew::new();
     let mut released = 0;
     for (index, at) in due(job, share) {
         let scheduled = origin + at;
         if scheduled > Instant::now() {
-            engine::sleep_until(scheduled).await;
+            runtime.wait_until(scheduled).await;
             released = 0;
         } else if released == RELEASES_PER_TURN {
             // Far behind: those that are released have their turn before more are.
-            engine::breathe().await;
+            R::breathe().await;
             released = 0;
         }
         released += 1;
-        match gate.spawn(serve(Rc::clone(&lane), index, scheduled)) {
-            Ok(task) => drop(task.detach()),
-            // The gate is open until all are released.
-            Err(_) => break,
-        }
+        crew.spawn::<R>(serve(Rc::clone(&lane), index, scheduled));
     }
-    // It was open, so it can be closed; then every request has ended.
-    let _ = gate.close().await;
+    crew.ended().await;
     Rc::into_inner(lane).map(|lane| lane.tally.into_inner()).unwrap_or_default()
 }
 
@@ -71,7 +68,7 @@ fn due(job: &Job, share: Share) -> impl Iterator<Item = (usize, Duration)> + use
 }
 
 /// One request, from its release to its outcome.
-async fn serve(lane: Rc<Lane>, index: usize, scheduled: Instant) {
+async fn serve<R: Runtime>(lane: Rc<Lane<R>>, index: usize, scheduled: Instant) {
     let job = &lane.job;
     let released = Instant::now();
     lane.tally.borrow_mut().add_lateness(micros(released.saturating_duration_since(scheduled)));
@@ -82,7 +79,7 @@ async fn serve(lane: Rc<Lane>, index: usize, scheduled: Instant) {
     let work = async {
         let _room = match &lane.room {
             Some(room) => {
-                let right = room.acquire_permit(1).await;
+                let right = room.acquire().await;
                 lane.tally.borrow_mut().add_connection_wait(micros(released.elapsed()));
                 right.ok()
             }
@@ -93,6 +90,6 @@ async fn serve(lane: Rc<Lane>, index: usize, scheduled: Instant) {
         lane.idle.borrow_mut().extend(connection);
         outcome
     };
-    let outcome = engine::until(scheduled + job.config.timeout, work).await;
+    let outcome = until::<R, _>(scheduled + job.config.timeout, work).await;
     settle(job, &lane.tally, outcome.unwrap_or(Err(Failure::Timeout)), scheduled);
 }

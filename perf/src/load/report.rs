@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::arrivals::Arrivals;
+use super::engine::Engine;
 use super::tally::Tally;
 use super::times::{Distributions, Times, distribution, quantiles};
 use crate::procfs::Sample;
@@ -48,6 +49,8 @@ pub struct Readings {
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
+    /// What the load ran on.
+    pub engine: Engine,
     /// How requests arrived, as the option is written, the seed with it.
     pub arrivals: String,
     /// Requests that ended, well or not.
@@ -110,6 +113,7 @@ impl Report {
         let usage = |name: Option<&str>| usage(tally, seconds, workers, readings, name);
         let quantiles = quantiles();
         Self {
+            engine: Engine::default(),
             arrivals: Arrivals::Closed.to_string(),
             in_flight_peak: workers,
             requests: tally.ok + failed,
@@ -206,7 +210,11 @@ impl fmt::Display for Report {
             "events {}   {:.0} events/s   body bytes {}   comments {}",
             self.events, self.events_per_second, self.body_bytes, self.comments
         )?;
-        writeln!(f, "arrivals {}   in flight at most {}", self.arrivals, self.in_flight_peak)?;
+        writeln!(
+            f,
+            "arrivals {}   in flight at most {}   engine {}",
+            self.arrivals, self.in_flight_peak, self.engine
+        )?;
         for (kind, count) in &self.errors {
             writeln!(f, "error {kind}: {count}")?;
         }
@@ -352,6 +360,7 @@ mod tests {
         assert!(table.contains("error status_503: 1") && table.contains("first event"), "{table}");
         assert!(!table.contains("delivery"), "{table}");
         let json = serde_json::to_value(&report).unwrap();
+        assert!(table.contains("engine epoll") && json["engine"] == "epoll", "{table}");
         assert_eq!(json["errors"]["status_503"], 1);
         assert_eq!(json["first_event_us"]["count"], 2);
         assert_eq!(json["refusals"]["503"]["max"], 700);

@@ -48,11 +48,14 @@ fn provider_names_its_address_and_load_reports_a_clean_run() {
         Process::start(&["--events", "4", "--event-bytes", "300", "--gap-us", "100", "--split", "byte"]);
     assert!(provider.url.starts_with("http://127.0.0.1:"), "{}", provider.url);
     let pid = format!("provider={}", provider.child.id());
-    let (clean, json) = load(&provider.url, &["--json", "-", "--pid", &pid]);
-    let report: Value = serde_json::from_str(&json).unwrap();
-    assert!(clean, "{report:#}");
-    assert_eq!((&report["ok"], &report["sealed"], &report["events"]), (&6.into(), &6.into(), &48.into()));
-    assert!(report["processes"]["provider"]["rss_kib"].as_u64() > Some(0));
+    for (engine, options) in [("epoll", [].as_slice()), ("glommio", &["--engine", "glommio"])] {
+        let options = [options, &["--json", "-", "--pid", &pid]].concat();
+        let (clean, json) = load(&provider.url, &options);
+        let report: Value = serde_json::from_str(&json).unwrap();
+        assert!(clean && report["engine"] == engine, "{report:#}");
+        assert_eq!((&report["ok"], &report["sealed"], &report["events"]), (&6.into(), &6.into(), &48.into()));
+        assert!(report["processes"]["provider"]["rss_kib"].as_u64() > Some(0));
+    }
     assert!(provider.end());
 }
 
