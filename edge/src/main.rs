@@ -4,11 +4,14 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use dataplane::{log::LogWriter, shard::DriverWish};
+use dataplane::{
+    log::LogWriter,
+    shard::{Allocator, DriverWish},
+};
 use iop_edge::{config, pki, token};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 /// Inference gateway: accepts OpenAI-style requests and runs them on GPU hosts that dial in.
 #[derive(Debug, Parser)]

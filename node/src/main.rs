@@ -4,7 +4,10 @@ use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use dataplane::{log::LogWriter, shard::DriverWish};
+use dataplane::{
+    log::LogWriter,
+    shard::{Allocator, DriverWish},
+};
 use iop_node::{
     boot,
     cli::{Cli, Command, Source},
@@ -13,7 +16,7 @@ use iop_node::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
