@@ -18,7 +18,7 @@ use dataplane::{
     },
     net::{Listener, Stream},
     panic_point,
-    shard::{guarded, spawn_guarded},
+    shard::{boxed, guarded, spawn_guarded},
     time::yield_now,
 };
 use futures::future::{Either, select};
@@ -196,7 +196,7 @@ impl Client {
                     let _active = Counted::one(&self.state.metrics.requests_active);
                     let _answering = self.state.requests.answering();
                     // On the heap for as long as it lasts: an idle connection is to be small.
-                    let answer = Box::pin(self.answer(&mut connection, &mut request, head));
+                    let answer = boxed(|| self.answer(&mut connection, &mut request, head));
                     match guarded(answer).await {
                         Some(reusable) => reusable,
                         None => self.failed(&mut connection, &request).await,

@@ -18,7 +18,7 @@ use crate::{log::Gathering, mailbox::turn::ring_bells};
 pub use alarm::Sleep;
 pub use driver::{DriverKind, DriverWish};
 pub use heap::{Allocator, use_small_pages};
-pub use spawn::{TaskStats, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
+pub use spawn::{TaskStats, boxed, guarded, guarded_call, log_panics, spawn_guarded, task_stats};
 pub(crate) use spawn::{call_behind_others, wake_behind_others};
 
 /// What a shard is started with.

@@ -5,6 +5,7 @@ use std::{
     cell::RefCell,
     future::Future,
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -53,10 +54,19 @@ impl Drop for Live {
 /// Runs `future` as a task of this shard. A panic in it is caught, logged by its message and counted; everything the
 /// task owned is dropped, so leases and connections take their usual way out.
 ///
-/// A large future is boxed first: on its way into the task it would be copied several times.
+/// A large future is boxed first: on its way into the task it would be copied several times. Made by [`boxed`] it is not copied at
+/// all.
 pub fn spawn_guarded<F: Future<Output = ()> + 'static>(future: F) {
     const INLINE_BYTES_MAX: usize = 512;
-    if size_of::<F>() > INLINE_BYTES_MAX { guard(Box::pin(future)) } else { guard(future) }
+    if size_of::<F>() > INLINE_BYTES_MAX { guard(boxed(|| future)) } else { guard(future) }
+}
+
+/// A future on the heap, made in its place there. `Box::pin` makes it before there is a place for it, and copies it, all of its
+/// kilobytes, though hardly anything is in it yet.
+#[inline(always)]
+pub fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    let place = Box::new_uninit();
+    Box::into_pin(Box::write(place, make()))
 }
 
 fn guard<F: Future<Output = ()> + 'static>(future: F) {

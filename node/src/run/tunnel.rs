@@ -41,7 +41,7 @@ use crate::adapters::{
 #[derive(Debug)]
 pub struct Tunnel {
     /// What the Edge asked for.
-    pub request: TunnelRequest,
+    pub request: Box<TunnelRequest>,
     /// When it did.
     pub received: Instant,
     /// Who executes it.
@@ -56,7 +56,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// Runs the tunnel to its one terminal.
-    pub async fn run(self: Box<Self>, provider: Rc<Provider>) {
+    pub async fn run(self, provider: Rc<Provider>) {
         panic_point!("node.run");
         let (run, first) = self.begin();
         run.finish(first, &provider).await;
@@ -64,10 +64,10 @@ impl Tunnel {
 
     /// Keeps what a run needs to its end. What is left of the request holds slices of the link's read buffer, and a stream may be
     /// silent for long.
-    fn begin(self: Box<Self>) -> (Run, First) {
-        let Self { request, received, adapter, control, terminal, reservation } = *self;
+    fn begin(self) -> (Run, First) {
+        let Self { request, received, adapter, control, terminal, reservation } = self;
         let prepared = prepare(&adapter, &request);
-        let TunnelRequest { run_id, stream, body, body_bytes, timeout_sec, .. } = request;
+        let TunnelRequest { run_id, stream, body, body_bytes, timeout_sec, .. } = *request;
         let run = Run { run_id, stream, deadline: deadline(received, timeout_sec), control, terminal };
         (run, First { prepared, body_bytes, upload: Upload { body, reservation } })
     }

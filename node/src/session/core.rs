@@ -13,7 +13,7 @@ use dataplane::{
     clock,
     local::Queue,
     relay::{CloseReason, Handler, Incoming, LinkHandle, StreamFault},
-    shard::spawn_guarded,
+    shard::{boxed, spawn_guarded},
 };
 use proto::{
     limits::INLINE_BODY_MAX,
@@ -168,7 +168,7 @@ impl Core {
 
     fn control(&self, message: Message) {
         match message {
-            Message::TunnelRequest(request) => self.tunnel(*request),
+            Message::TunnelRequest(request) => self.tunnel(request),
             Message::RunRequest(request) => self.run(&request),
             Message::NodeConfigRefreshRequest(request) => self.refresh(request),
             Message::NodeCommandRequest(request) => {
@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// Starts a tunnel, or refuses it before anything of a provider is touched.
-    fn tunnel(&self, request: TunnelRequest) {
+    fn tunnel(&self, request: Box<TunnelRequest>) {
         let stream = request.stream;
         if let Err((kind, message)) = self.admit(request) {
             if kind == ErrorKind::Busy {
@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    fn admit(&self, mut request: TunnelRequest) -> Result<(), (ErrorKind, String)> {
+    fn admit(&self, mut request: Box<TunnelRequest>) -> Result<(), (ErrorKind, String)> {
         let busy = |why: &str| (ErrorKind::Busy, why.to_owned());
         if self.draining.get() {
             return Err(busy("the node is draining"));
@@ -254,8 +254,8 @@ impl Core {
             request.body = Bytes::copy_from_slice(&request.body);
         }
         let received = clock::now();
-        let tunnel = Box::new(Tunnel { request, received, adapter, control, terminal, reservation });
-        spawn_guarded(tunnel.run(Rc::clone(&self.provider)));
+        let tunnel = Tunnel { request, received, adapter, control, terminal, reservation };
+        spawn_guarded(boxed(|| tunnel.run(Rc::clone(&self.provider))));
         Ok(())
     }
 

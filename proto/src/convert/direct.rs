@@ -158,7 +158,7 @@ pub(super) fn decode(frame: &Bytes) -> Option<Message> {
         return None;
     }
     let message = match member {
-        TUNNEL_REQUEST => Message::TunnelRequest(Box::new(read_request(inside)?)),
+        TUNNEL_REQUEST => Message::TunnelRequest(read_request(inside)?),
         TUNNEL_FRAME => Message::TunnelFrame(read_frame(inside)?),
         _ => return None,
     };
@@ -190,8 +190,10 @@ fn read_frame(mut fields: Fields<'_>) -> Option<TunnelFrame> {
     Some(TunnelFrame { stream, sequence, kind })
 }
 
-fn read_request(mut fields: Fields<'_>) -> Option<TunnelRequest> {
-    let mut request = TunnelRequest {
+/// Its place on the heap is there before it is: so it is not copied.
+fn read_request(mut fields: Fields<'_>) -> Option<Box<TunnelRequest>> {
+    let place = Box::new_uninit();
+    let request = TunnelRequest {
         stream: 0,
         run_id: String::new(),
         adapter: String::new(),
@@ -210,6 +212,7 @@ fn read_request(mut fields: Fields<'_>) -> Option<TunnelRequest> {
         window_bytes: 0,
         credential: None,
     };
+    let mut request = Box::write(place, request);
     while let Some((number, value)) = fields.next()? {
         match (number, value) {
             (1, Value::Number(value)) => request.stream = value,

@@ -14,6 +14,7 @@ use dataplane::{
         pool::Key,
     },
     local::Signal,
+    shard::boxed,
 };
 use proto::message::ErrorKind;
 
@@ -60,7 +61,7 @@ pub async fn exchange(
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
     // In a box of its own, which is gone for as long as the answer takes.
-    let mut exchange = Box::pin(send(provider, &prepared, &upload.body, custody)).await?;
+    let mut exchange = boxed(|| send(provider, &prepared, &upload.body, custody)).await?;
     // No second try is possible any more: the memory is wanted elsewhere.
     drop((upload, prepared));
     provider.metrics.request_bytes.inc_by(sent as u64);
