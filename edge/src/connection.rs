@@ -83,6 +83,8 @@ pub async fn accept_loop(
         };
         if state.metrics.connections.get() >= clients_max {
             state.metrics.connections_refused.inc();
+            drop(stream);
+            listener.take_turn();
             let now = clock::now();
             if said.is_none_or(|said| now.saturating_duration_since(said) >= REFUSAL_PAUSE) {
                 said = Some(now);

@@ -206,6 +206,12 @@ impl Listener {
         }
     }
 
+    /// Has the next [`Listener::accept`] wait for readiness, also where more are there: a connection that was dropped is closed by the
+    /// ring, and until that has had its turn it holds its descriptor.
+    pub fn take_turn(&mut self) {
+        self.ready = 0;
+    }
+
     /// Waits until somebody is there; `false` = look again.
     async fn wait(&mut self) -> bool {
         // Until the reserve is there again it is asked for while nobody comes.
