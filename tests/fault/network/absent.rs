@@ -12,9 +12,9 @@ use super::{
 
 /// The kernel asks after so long a silence, and then every so often.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
-const PROBE_EVERY: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
 /// The third question without an answer is the last.
-const FOUND_OUT: Duration = PROBE_AFTER.saturating_add(PROBE_EVERY.saturating_mul(3));
+const FOUND_OUT: Duration = PROBE_AFTER.saturating_add(PROBE_EVERY.saturating_mul(9));
 
 /// In a silent prefill only probes tell.
 fn vanished_in_silence() -> anyhow::Result<()> {
