@@ -230,7 +230,7 @@ impl Report {
     fn write_times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n{:<14}{:>10}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}",
+            "\n{:<14}{:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}",
             "ms", "count", "mean", "p50", "p90", "p99", "p99.9", "max"
         )?;
         let named = [
@@ -244,9 +244,9 @@ impl Report {
         let refused = self.refusals.iter().map(|(status, times)| (format!("refused {status}"), times));
         for (name, times) in named.map(|(name, times)| (name.to_owned(), times)).into_iter().chain(refused) {
             if times.count > 0 {
-                write!(f, "{name:<14}{:>10}{:>11.3}", times.count, times.mean / 1000.0)?;
+                write!(f, "{name:<14}{:>10} {:>12.3}", times.count, times.mean / 1000.0)?;
                 for us in [times.p50, times.p90, times.p99, times.p999, times.max] {
-                    write!(f, "{:>11.3}", us as f64 / 1000.0)?;
+                    write!(f, " {:>12.3}", us as f64 / 1000.0)?;
                 }
                 writeln!(f)?;
             }
