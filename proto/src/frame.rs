@@ -155,10 +155,18 @@ fn field(rest: &mut &[u8], number: u32, wire_type: WireType) -> Option<u64> {
     if u32::from(key) != number << 3 | wire_type as u32 {
         return None;
     }
+    let value = varint(&mut behind)?;
+    *rest = behind;
+    Some(value)
+}
+
+/// Takes an integer off `rest`; `None` if none is whole there.
+#[inline]
+pub(crate) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let (mut value, mut shift) = (0_u64, 0_u32);
     loop {
-        let (&byte, further) = behind.split_first()?;
-        behind = further;
+        let (&byte, behind) = rest.split_first()?;
+        *rest = behind;
         let bits = u64::from(byte & 0x7F);
         // Ten bytes hold 64 bits, the last of them one.
         if shift > 63 || (shift == 63 && bits > 1) {
@@ -166,7 +174,6 @@ fn field(rest: &mut &[u8], number: u32, wire_type: WireType) -> Option<u64> {
         }
         value |= bits << shift;
         if byte < 0x80 {
-            *rest = behind;
             return Some(value);
         }
         shift += 7;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::from_wire::stall_timeout;
 use crate::{
-    frame::{LENGTH_BYTES, length_of},
+    frame::{LENGTH_BYTES, length_of, varint},
     limits::HEADERS_MAX,
     message::{Header, Message, Operation, StreamNo, TunnelFrame, TunnelFrameKind, TunnelRequest},
     wire::provider_tunnel_frame::Kind,
@@ -318,20 +318,9 @@ impl<'a> Fields<'a> {
             self.at += 1;
             return Some(u64::from(*byte));
         }
-        let (mut value, mut shift) = (0_u64, 0_u32);
-        loop {
-            let byte = *self.bytes().first()?;
-            self.at += 1;
-            let bits = u64::from(byte & 0x7F);
-            // Ten bytes hold 64 bits, the last of them one.
-            if shift > 63 || (shift == 63 && bits > 1) {
-                return None;
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-            shift += 7;
-        }
+        let mut rest = self.bytes();
+        let value = varint(&mut rest)?;
+        self.at = self.end - rest.len();
+        Some(value)
     }
 }
