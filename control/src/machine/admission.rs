@@ -13,9 +13,8 @@ use crate::{
 };
 
 impl Machine {
-    /// A request that can run is granted its slot at once: whoever waits by now cannot run, or the pump would have granted it.
-    /// Only where slots came free in this very transition the older ones are asked first, by way of the queue. One that cannot
-    /// run waits, unless the bound refuses it.
+    /// A request that can run is granted its slot at once: whoever waits by now cannot run, or the pump would have granted it,
+    /// which follows everything that sets a slot free, time included. One that cannot run waits, unless the bound refuses it.
     pub(super) fn handle_admit(&mut self, now: Moment, admit: Admit) {
         if self.queue.number_of(admit.request).is_some() {
             self.counters.stale_inputs += 1;
@@ -34,9 +33,10 @@ impl Machine {
 
     /// Where a new request can run before anybody who waits.
     fn free_choice(&mut self, wish: &Wish) -> Option<Choice> {
-        if self.leases.is_full() || self.pool.is_touched() {
+        if self.leases.is_full() {
             return None;
         }
+        debug_assert!(!self.pool.is_touched(), "somebody who waits has not been looked at");
         self.pool.choose(wish, &mut self.counters.candidates_examined)
     }
 
