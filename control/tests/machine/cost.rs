@@ -11,8 +11,7 @@ use control::{
     effect::Effect,
     input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
-
-use crate::world::pool;
+use sim::world::pool;
 
 const NODES: usize = 50;
 const PROVIDERS: usize = 500;

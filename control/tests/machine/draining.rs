@@ -1,7 +1,8 @@
 //! What a Node that takes no new runs still does, and what it does not.
 
+use sim::world::pool;
+
 use crate::script::{run, run_all};
-use crate::world::pool;
 
 const CONNECTED: &str = "
     register c1 n1 => accepted c1

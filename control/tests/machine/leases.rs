@@ -6,8 +6,9 @@ use control::{
     effect::{Effect, Grant},
     input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
+use sim::world::pool;
 
-use crate::{script::run, world::pool};
+use crate::script::run;
 
 const ONE: &str = "
     queue 2 30s

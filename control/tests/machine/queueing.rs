@@ -5,11 +5,9 @@ use control::{
     effect::{Effect, Refusal},
     input::{Input, Moment, RequestId},
 };
+use sim::world::{pool, seconds};
 
-use crate::{
-    script::run,
-    world::{pool, seconds},
-};
+use crate::script::run;
 
 const CONNECTED: &str = "
     register c1 n1 => accepted c1

@@ -13,8 +13,9 @@ use control::{
 };
 use proptest::prelude::*;
 use proto::message::ErrorKind;
+use sim::{Reference, World, oracle::Stage};
 
-use crate::{oracle::Stage, reference::Reference, script::failure, world::World};
+use crate::script::failure;
 
 /// One step of a random run.
 #[derive(Clone, Debug)]

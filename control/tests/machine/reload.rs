@@ -1,6 +1,8 @@
 //! A new configuration under load.
 
-use crate::{script::run_all, world::pool};
+use sim::world::pool;
+
+use crate::script::run_all;
 
 const CONNECTED: &str = "
     register c1 n1 => accepted c1

@@ -25,8 +25,7 @@ use control::{
     input::{Admit, ConnectionId, Input, LeaseId, RequestId},
 };
 use proto::message::{ErrorKind, ExecutionError};
-
-use crate::world::{World, duration, pool};
+use sim::world::{World, duration, pool};
 
 /// Runs a table against a new machine with one configuration.
 #[track_caller]

@@ -7,11 +7,9 @@ use control::{
     effect::{Effect, Grant},
     input::{Admit, ConnectionId, Input, LeaseId, RequestId},
 };
+use sim::world::pool;
 
-use crate::{
-    script::{run, run_all},
-    world::pool,
-};
+use crate::script::{run, run_all};
 
 const CONNECTED: &str = "
     register c1 n1 => accepted c1

@@ -1,7 +1,8 @@
 //! The picture the machine gives of itself.
 
+use sim::world::pool;
+
 use crate::script::{run, run_all};
-use crate::world::pool;
 
 const CONNECTED: &str = "
     register c1 n1 => accepted c1

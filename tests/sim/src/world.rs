@@ -12,14 +12,15 @@ use control::{
 use crate::oracle::Oracle;
 
 /// Everything a test needs to drive one machine. Each step is followed by the audit and the oracle.
-pub(crate) struct World {
-    pub(crate) machine: Machine,
-    pub(crate) oracle: Oracle,
-    pub(crate) now: Moment,
+pub struct World {
+    /// The machine.
+    pub machine: Machine,
+    pub oracle: Oracle,
+    pub now: Moment,
 }
 
 impl World {
-    pub(crate) fn new(config: &Arc<PoolConfig>) -> Self {
+    pub fn new(config: &Arc<PoolConfig>) -> Self {
         Self {
             machine: Machine::new(Arc::clone(config)),
             oracle: Oracle::new(Arc::clone(config)),
@@ -28,7 +29,7 @@ impl World {
     }
 
     /// Tells one fact now and gives the effects.
-    pub(crate) fn tell(&mut self, input: Input) -> Vec<Effect> {
+    pub fn tell(&mut self, input: Input) -> Vec<Effect> {
         self.machine.handle(self.now, input.clone());
         let effects = self.drain();
         self.check(Some(&input), &effects);
@@ -36,7 +37,7 @@ impl World {
     }
 
     /// Lets time pass as a punctual driver does: every timeout is handled at its moment.
-    pub(crate) fn wait(&mut self, by: Duration) -> Vec<Effect> {
+    pub fn wait(&mut self, by: Duration) -> Vec<Effect> {
         let end = self.now.after(by);
         let mut effects = Vec::new();
         while let Some(at) = self.machine.poll_timeout().filter(|&at| at <= end) {
@@ -51,7 +52,7 @@ impl World {
     }
 
     /// Handles what is due now.
-    pub(crate) fn timeout(&mut self) -> Vec<Effect> {
+    pub fn timeout(&mut self) -> Vec<Effect> {
         self.machine.handle_timeout(self.now);
         let effects = self.drain();
         self.check(None, &effects);
@@ -59,7 +60,7 @@ impl World {
     }
 
     /// The picture, asked for beside the oracle's books.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
+    pub fn snapshot(&mut self) -> Snapshot {
         self.machine.handle(self.now, Input::Inspect { token: 77 });
         match self.drain().pop() {
             Some(Effect::Snapshot { token: 77, snapshot }) => snapshot,
@@ -88,7 +89,7 @@ impl World {
 /// node n1 p1 p2:cap=2,long=1   also prio=, needs= (capability bits, default 1), off
 /// group m p1 p2                targets are `m@p1`, `m@p2`
 /// ```
-pub(crate) fn pool(text: &str) -> Arc<PoolConfig> {
+pub fn pool(text: &str) -> Arc<PoolConfig> {
     let mut config = PoolConfig {
         generation: 1,
         queue_max: 16,
@@ -146,12 +147,12 @@ fn provider(text: &str) -> ProviderPolicy {
     policy
 }
 
-pub(crate) fn seconds(count: u64) -> Duration {
+pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
 /// `30s` or `250ms`.
-pub(crate) fn duration(text: &str) -> Duration {
+pub fn duration(text: &str) -> Duration {
     match text.strip_suffix("ms") {
         Some(number) => Duration::from_millis(number.parse().unwrap()),
         None => seconds(text.strip_suffix('s').unwrap().parse().unwrap()),

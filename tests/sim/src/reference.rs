@@ -51,7 +51,7 @@ struct Lease {
     holder: bool,
 }
 
-pub(crate) struct Reference {
+pub struct Reference {
     config: Arc<PoolConfig>,
     owners: Vec<Owner>,
     retired: Vec<ConnectionId>,
@@ -66,7 +66,7 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    pub(crate) fn new(config: Arc<PoolConfig>) -> Self {
+    pub fn new(config: Arc<PoolConfig>) -> Self {
         Self {
             config,
             owners: vec![],
@@ -81,7 +81,7 @@ impl Reference {
         }
     }
 
-    pub(crate) fn handle(&mut self, now: Moment, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now: Moment, input: Input) -> Vec<Effect> {
         match input {
             Input::Configure(config) => self.configure(config),
             Input::Register { connection, certified, claimed, token_ok } => {
@@ -130,13 +130,13 @@ impl Reference {
         std::mem::take(&mut self.effects)
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Moment) -> Vec<Effect> {
+    pub fn handle_timeout(&mut self, now: Moment) -> Vec<Effect> {
         self.time(now);
         self.tidy();
         std::mem::take(&mut self.effects)
     }
 
-    pub(crate) fn next_timeout(&self) -> Option<Moment> {
+    pub fn next_timeout(&self) -> Option<Moment> {
         let pending = self.owners.iter().filter_map(|owner| owner.pending_until);
         let waiting = self.waiters.iter().filter_map(|waiter| self.deadline(waiter));
         let bounds = self.leases.iter().filter_map(|lease| match lease.slot {

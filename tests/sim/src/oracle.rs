@@ -16,7 +16,7 @@ use control::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub enum Stage {
     Waiting,
     Running(LeaseId),
     /// Its caller was told that the generation is fenced; it may still turn out to be unsent.
@@ -25,24 +25,24 @@ pub(crate) enum Stage {
 }
 
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) admit: Admit,
-    pub(crate) stage: Stage,
+pub struct Request {
+    pub admit: Admit,
+    pub stage: Stage,
     order: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) request: RequestId,
-    pub(crate) connection: ConnectionId,
+pub struct Held {
+    pub request: RequestId,
+    pub connection: ConnectionId,
     node: Arc<str>,
     provider: Arc<str>,
     generation: u64,
     long: bool,
     /// Whether the slot is still taken.
-    pub(crate) open: bool,
+    pub open: bool,
     /// Whether the holder still exists.
-    pub(crate) holder: bool,
+    pub holder: bool,
     bound: Option<Moment>,
 }
 
@@ -60,15 +60,15 @@ impl Claim {
     }
 }
 
-pub(crate) struct Oracle {
+pub struct Oracle {
     config: Arc<PoolConfig>,
     claims: BTreeMap<Arc<str>, Claim>,
     /// Ready owners whose connection closed: a fence must follow in the same step.
     closed: Option<(Arc<str>, u64)>,
     last_generation: BTreeMap<Arc<str>, u64>,
     last_lease: u64,
-    pub(crate) requests: BTreeMap<RequestId, Request>,
-    pub(crate) leases: BTreeMap<LeaseId, Held>,
+    pub requests: BTreeMap<RequestId, Request>,
+    pub leases: BTreeMap<LeaseId, Held>,
     granted: u64,
     returned: u64,
     /// The lease and node names of the input of this step.
@@ -76,7 +76,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(config: Arc<PoolConfig>) -> Self {
+    pub fn new(config: Arc<PoolConfig>) -> Self {
         Self {
             config,
             claims: BTreeMap::new(),
@@ -91,7 +91,7 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn step(&mut self, now: Moment, input: Option<&Input>, effects: &[Effect]) {
+    pub fn step(&mut self, now: Moment, input: Option<&Input>, effects: &[Effect]) {
         let due: Vec<_> = self
             .leases
             .iter()
@@ -290,12 +290,12 @@ impl Oracle {
     }
 
     /// Whether a connection is an owner that takes new runs.
-    pub(crate) fn takes_runs(&self, connection: ConnectionId) -> bool {
+    pub fn takes_runs(&self, connection: ConnectionId) -> bool {
         self.claims.values().any(|claim| claim.connection == connection && claim.takes_runs())
     }
 
     /// Compares the books with what the machine says of itself.
-    pub(crate) fn compare(&self, snapshot: &Snapshot, counters: &Counters) {
+    pub fn compare(&self, snapshot: &Snapshot, counters: &Counters) {
         let waiting: Vec<_> = self.requests.values().filter(|r| r.stage == Stage::Waiting).collect();
         assert_eq!(snapshot.queued, waiting.len(), "I13: queued");
         assert!(snapshot.queued <= self.config.queue_max, "I12");
