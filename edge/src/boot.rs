@@ -7,6 +7,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    os::unix::net::UnixListener,
     rc::Rc,
     sync::{Arc, mpsc},
     time::Duration,
@@ -29,6 +30,7 @@ use prometheus::IntGauge;
 use rustls::ServerConfig;
 
 use crate::{
+    admin,
     config::Settings,
     connection,
     control_loop::ControlLoop,
@@ -120,6 +122,10 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     let (notify, notices) = mpsc::channel();
     let tasks = Arc::new(ops::OnceTasks::new());
     let mut sockets = bind_all(&settings, count)?;
+    let admin_socket = admin::socket::bind(&settings, PORT_PATIENCE)?;
+    if let (Some(first), Some(socket)) = (sockets.first_mut(), &admin_socket) {
+        first.admin = Some(socket.listener()?);
+    }
     let clients_max = clients_max();
     metrics.client_connections_max.set(clients_max);
     let mut shards = Vec::new();
@@ -168,6 +174,8 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     if to_control.send(ToControl::Stop).is_ok() {
         let _ended = control.join();
     }
+    // Its file is there for as long as somebody may ask what the Edge does.
+    drop(admin_socket);
     tracing::info!("edge stopped");
     Ok(())
 }
@@ -202,6 +210,7 @@ struct Sockets {
     http: Vec<TcpListener>,
     node: Vec<TcpListener>,
     ops: Option<TcpListener>,
+    admin: Option<UnixListener>,
 }
 
 /// Binds every address once per shard, before any thread starts, so that a port in use is a start error. The bound
@@ -262,6 +271,7 @@ fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
 struct Listeners {
     http: Vec<Listener>,
     node: Vec<Listener>,
+    /// The ops listener and the admin socket.
     ops: Vec<Listener>,
 }
 
@@ -270,11 +280,9 @@ impl Listeners {
         let open = |sockets: Vec<TcpListener>| -> std::io::Result<Vec<Listener>> {
             sockets.into_iter().map(Listener::open).collect()
         };
-        Ok(Self {
-            http: open(sockets.http)?,
-            node: open(sockets.node)?,
-            ops: open(sockets.ops.into_iter().collect())?,
-        })
+        let mut ops = open(sockets.ops.into_iter().collect())?;
+        ops.extend(sockets.admin.map(Listener::open_local).transpose()?);
+        Ok(Self { http: open(sockets.http)?, node: open(sockets.node)?, ops })
     }
 }
 

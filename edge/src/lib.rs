@@ -3,6 +3,7 @@
 //! `boot` is the wiring; `connection` → `dispatch` → `link` is a request's way; `control_loop` is the one place where the
 //! decision machine meets the data plane.
 
+pub mod admin;
 pub mod boot;
 pub mod config;
 pub mod connection;

@@ -8,7 +8,7 @@ use dataplane::{
     log::LogWriter,
     shard::{Allocator, DriverWish},
 };
-use iop_edge::{config, pki, token};
+use iop_edge::{admin, config, pki, token};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -34,6 +34,8 @@ enum Command {
     /// Look at a configuration file, offline.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Show what a running Edge does: Nodes, providers, slots, queue and leases.
+    Status(admin::status::Command),
     /// Make the certificates of Edge and Nodes.
     #[command(subcommand)]
     Pki(pki::Command),
@@ -106,6 +108,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 settings.principals.len()
             );
         }
+        Command::Status(command) => admin::status::run(&command)?,
         Command::Pki(command) => pki::run(command)?,
         Command::Token(TokenCommand::New { token_ref, principal_ref }) => {
             let made = token::generate()?;

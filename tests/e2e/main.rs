@@ -19,5 +19,6 @@ mod overload;
 mod reconnect;
 mod runs;
 mod sdk;
+mod status;
 mod support;
 mod wire;

@@ -40,6 +40,8 @@ pub struct EdgeYaml {
     pub http: String,
     /// `listen.node`, likewise.
     pub node: String,
+    /// `listen.admin_socket`.
+    pub admin_socket: String,
     /// `edge.shards`.
     pub shards: usize,
     /// `edge.cpus`.
@@ -62,6 +64,7 @@ impl EdgeYaml {
         Self {
             http: "127.0.0.1:0".to_owned(),
             node: "127.0.0.1:0".to_owned(),
+            admin_socket: String::new(),
             shards: 1,
             cpus: Vec::new(),
             limits: String::new(),
@@ -91,11 +94,17 @@ impl EdgeYaml {
         let list = |items: &[String]| items.iter().map(|i| quoted(i)).collect::<Vec<_>>().join(", ");
         let mut yaml = format!(
             "edge: {{ name: {edge}, shards: {}, cpus: {:?} }}\n\
-             listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\" }}\n\
+             listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\", admin_socket: {} }}\n\
              identity: {{ cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt }}\n\
              limits: {{ {} }}\nprovider_pool: {{ {} }}\n\
              openai:\n  enabled: true\n  provider_id: test\n  principal_tokens:\n{tokens}",
-            self.shards, self.cpus, self.http, self.node, self.limits, self.pool
+            self.shards,
+            self.cpus,
+            self.http,
+            self.node,
+            quoted(&self.admin_socket),
+            self.limits,
+            self.pool
         );
         yaml.push_str("models:\n");
         for (id, providers) in &self.models {

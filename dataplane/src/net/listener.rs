@@ -6,7 +6,8 @@
 use std::{
     fs::File,
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixListener},
     pin::pin,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -26,10 +27,13 @@ const ACCEPTS_MAX: u32 = 32;
 /// First and longest pause after the process ran out of descriptors (or memory) while accepting.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// A listening TCP socket with `SO_REUSEPORT`, so that each shard has its own on the same address.
+/// What a connection's peer is called that has no address: it came over a Unix socket.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// A listening TCP socket with `SO_REUSEPORT`, so that each shard has its own on the same address; or a Unix socket.
 #[derive(Debug)]
 pub struct Listener {
-    std: std::net::TcpListener,
+    socket: Family,
     poll: monoio::net::TcpListener,
     backoff: Duration,
     /// Until when nothing is accepted, after the process ran out of descriptors.
@@ -37,6 +41,28 @@ pub struct Listener {
     /// How many more are taken before the next wait for readiness.
     ready: u32,
     reserve: Reserve,
+}
+
+/// Whose connections are accepted.
+///
+/// From then on the two are alike: the runtime's and the standard library's types of TCP hold a descriptor, and none of the
+/// calls that are made on it asks for its family, except for options of TCP, which a Unix socket refuses and does not need.
+#[derive(Debug)]
+enum Family {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Family {
+    fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match self {
+            Self::Tcp(socket) => socket.accept(),
+            Self::Unix(socket) => {
+                let (stream, _unnamed) = socket.accept()?;
+                Ok((OwnedFd::from(stream).into(), NOWHERE))
+            }
+        }
+    }
 }
 
 /// The process, or the system, has no descriptor or no memory left for a connection; it waits in the kernel's backlog.
@@ -92,7 +118,7 @@ impl Listener {
     ///
     /// # Errors
     /// The address is in use by another program, or not ours.
-    pub fn bind(address: SocketAddr, patience: Patience) -> io::Result<std::net::TcpListener> {
+    pub fn bind(address: SocketAddr, patience: Patience) -> io::Result<TcpListener> {
         let socket = unbound(address)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address.into())?;
@@ -115,12 +141,27 @@ impl Listener {
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn open(std: std::net::TcpListener) -> io::Result<Self> {
-        std.set_nonblocking(true)?;
+    pub fn open(socket: TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
         // Its connections inherit it, as Linux does with every option of TCP, which saves each of them a system call.
-        SockRef::from(&std).set_tcp_nodelay(true)?;
-        let poll = monoio::net::TcpListener::from_std(std.try_clone()?)?;
-        Ok(Self { std, poll, backoff: BACKOFF.0, paused: None, ready: 0, reserve: Reserve::Unwanted })
+        SockRef::from(&socket).set_tcp_nodelay(true)?;
+        let poll = monoio::net::TcpListener::from_std(socket.try_clone()?)?;
+        Ok(Self::new(Family::Tcp(socket), poll))
+    }
+
+    /// As [`Listener::open`], of a Unix socket ([`super::LocalSocket`]). The peers of its connections have no address: theirs
+    /// reads `0.0.0.0:0`.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn open_local(socket: UnixListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let poll = monoio::net::TcpListener::from_std(OwnedFd::from(socket.try_clone()?).into())?;
+        Ok(Self::new(Family::Unix(socket), poll))
+    }
+
+    fn new(socket: Family, poll: monoio::net::TcpListener) -> Self {
+        Self { socket, poll, backoff: BACKOFF.0, paused: None, ready: 0, reserve: Reserve::Unwanted }
     }
 
     /// Holds one descriptor back, so that a connection can be taken here even when the process has none left: for those
@@ -133,26 +174,32 @@ impl Listener {
     }
 
     /// Bounds the bytes that the kernel keeps unsent for each connection accepted from now on, instead of letting its send
-    /// buffer grow to megabytes for a peer that does not read.
+    /// buffer grow to megabytes for a peer that does not read. A Unix socket has a fixed bound already.
     ///
     /// # Errors
     /// The socket is dead.
     pub fn bound_unsent(&self, bytes: u32) -> io::Result<()> {
-        sys::bound_unsent(&self.std, bytes)
+        match &self.socket {
+            Family::Tcp(socket) => sys::bound_unsent(socket, bytes),
+            Family::Unix(_) => Ok(()),
+        }
     }
 
     /// The bound address, with the real port when 0 was asked for.
     ///
     /// # Errors
-    /// The socket is dead.
+    /// The socket is dead, or a Unix socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.std.local_addr()
+        match &self.socket {
+            Family::Tcp(socket) => socket.local_addr(),
+            Family::Unix(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
     }
 
     /// A connection that is there already, for the last look before the listener is dropped.
     pub fn try_accept(&mut self) -> Option<Stream> {
         loop {
-            match self.std.accept() {
+            match self.socket.accept() {
                 Ok((stream, peer)) => {
                     if let Ok(stream) = open(stream, peer) {
                         return Some(stream);
@@ -184,8 +231,8 @@ impl Listener {
                 self.pause();
                 return Err(Exhausted);
             }
-            let accepted = match self.std.accept() {
-                Err(error) if is_exhaustion(&error) && self.reserve.spend() => self.std.accept(),
+            let accepted = match self.socket.accept() {
+                Err(error) if is_exhaustion(&error) && self.reserve.spend() => self.socket.accept(),
                 accepted => accepted,
             };
             match accepted {
@@ -252,7 +299,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn open(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<Stream> {
+fn open(stream: TcpStream, peer: SocketAddr) -> io::Result<Stream> {
     sys::prepare_accepted(&stream)?;
     Ok(Stream::accepted(monoio::net::TcpStream::from_std(stream)?, peer))
 }
@@ -267,7 +314,7 @@ mod tests {
         let patience = Patience { silence: None, retransmit_max: None };
         let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), patience).unwrap();
         let address = bound.local_addr().unwrap();
-        let connect = || std::net::TcpStream::connect(address).unwrap();
+        let connect = || TcpStream::connect(address).unwrap();
         let mut runtime =
             monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().enable_timer().build().unwrap();
         runtime.block_on(async {

@@ -35,6 +35,15 @@ pub(crate) fn is_writable(fd: BorrowedFd<'_>) -> bool {
     ready > 0
 }
 
+/// The user that the process acts as.
+pub(super) fn user() -> u32 {
+    // SAFETY: the call takes nothing, always succeeds and touches no memory of ours (geteuid(2)).
+    #[expect(unsafe_code, reason = "the standard library does not tell")]
+    unsafe {
+        libc::geteuid()
+    }
+}
+
 /// Runs `f` with the socket's options.
 pub(super) fn with_socket<S: AsRawFd, T>(socket: &S, f: impl FnOnce(SockRef<'_>) -> T) -> T {
     // SAFETY: `socket` is borrowed for the whole call, so its descriptor stays open.

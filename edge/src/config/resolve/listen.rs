@@ -5,12 +5,15 @@ use std::{collections::HashMap, net::SocketAddr, num::NonZeroUsize, path::PathBu
 use proto::{identity::Name, limits::BODY_BYTES_CONFIGURED_MAX};
 
 use super::context::{Context, quoted};
-use crate::config::{
-    SHARDS_MAX,
-    place::{Place, Typed},
-    settings::{EdgeSettings, IdentityFiles, Limits, Listen, LogFormat, LogLevel, Logging},
-    typed,
-    url::split_authority,
+use crate::{
+    admin::socket::of_runtime_directory,
+    config::{
+        SHARDS_MAX,
+        place::{Place, Typed},
+        settings::{EdgeSettings, IdentityFiles, Limits, Listen, LogFormat, LogLevel, Logging},
+        typed,
+        url::split_authority,
+    },
 };
 
 /// Name of an Edge that has none in its file.
@@ -139,12 +142,9 @@ fn address(context: &mut Context<'_>, key: &Typed<String>, path: &str) -> Option
 }
 
 fn admin_socket(context: &mut Context<'_>, typed: &typed::Listen) -> Option<PathBuf> {
-    let path = context.file(typed.admin_socket.as_ref(), "listen.admin_socket").or_else(|| {
-        // systemd may name several directories; the first is the unit's own.
-        let directories = (context.env)("RUNTIME_DIRECTORY")?;
-        let first = directories.split(':').next().filter(|first| !first.is_empty())?;
-        Some(PathBuf::from(first).join("iop-edge.sock"))
-    })?;
+    let path = context
+        .file(typed.admin_socket.as_ref(), "listen.admin_socket")
+        .or_else(|| of_runtime_directory(context.env))?;
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         let at = typed.admin_socket.as_ref().map_or(Place::START, |key| key.at);
         let message =

@@ -35,6 +35,9 @@ pub struct Options {
     kill_node_first: bool,
 }
 
+/// The Edge's admin socket, in the site's directory.
+const ADMIN_SOCKET: &str = "admin.sock";
+
 /// Set by SIGINT and SIGTERM.
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -57,6 +60,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         provider.model(),
     ));
     yaml.http = options.listen.to_string();
+    yaml.admin_socket = ADMIN_SOCKET.to_owned();
     yaml.pool = "queue_timeout_ms: 5000".to_owned();
     let edge = site.edge(&yaml)?;
     println!("edge       http://{} (pid {})", edge.http, edge.process.pid());
@@ -76,7 +80,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         return Ok(());
     }
     print_usage(&base_url, site.token(), provider.model(), site.dir());
-    println!("status     http://{}/status\n\nCtrl-C stops everything.", edge.ops);
+    println!("status     http://{}/status", edge.ops);
+    let (program, socket) = (site.program("iop-edge"), site.dir().join(ADMIN_SOCKET));
+    println!("           {} status --socket {}", program.display(), socket.display());
+    println!("\nCtrl-C stops everything.");
     let mut edge = edge.process;
     while !STOP.load(SeqCst) {
         std::thread::sleep(Duration::from_millis(100));
