@@ -29,6 +29,7 @@ use crate::{
     config::{Settings, capability},
     dispatch::{self, Ended, Plan},
     openai::{
+        estimate::{self, Estimator},
         models,
         scan::{ChatScan, ScanError, Scanner},
     },
@@ -44,8 +45,6 @@ use crate::{
 const UNSENT_BYTES: u32 = 128 * 1024;
 /// Bytes of a body that are looked at in one go: a fraction of a millisecond, whatever they are.
 const SCAN_BYTES: usize = 64 * 1024;
-/// Bytes of a body that make one token at the least, for telling short requests from long ones without counting.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// The least time between two lines about clients that were turned away.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
@@ -310,10 +309,16 @@ impl Client {
         } else {
             capability::CHAT
         };
+        let threshold = self.state.settings.long_context_threshold_tokens;
+        let window = model.context_window_tokens;
+        let tokens = input_tokens(&body, threshold.min(window.unwrap_or(u64::MAX))).await;
+        if let Some(window) = window.filter(|window| estimate::surely_exceeds(tokens, *window)) {
+            return Err(Some(Fault::ContextTooLong { tokens, window }));
+        }
         Ok(Box::new(Plan {
             group: Arc::clone(&model.id),
             needs,
-            long: body.len() as u64 / BYTES_PER_TOKEN >= self.state.settings.long_context_threshold_tokens,
+            long: tokens >= threshold,
             operation: Operation::ChatCompletions,
             headers: wire_headers(head),
             scan,
@@ -414,6 +419,21 @@ async fn scan_in_steps(body: &Body) -> Result<ChatScan, ScanError> {
         }
     }
     scanner.finish()
+}
+
+/// About how many input tokens a request has; 0 where its length alone says that they are below `least`.
+async fn input_tokens(body: &Body, least: u64) -> u64 {
+    if estimate::text_tokens_max(body) < least {
+        return 0;
+    }
+    let mut estimator = Estimator::default();
+    for step in body.pieces().iter().flat_map(|piece| piece.chunks(SCAN_BYTES)) {
+        estimator.push(step);
+        if body.len() > SCAN_BYTES {
+            yield_now().await;
+        }
+    }
+    estimator.finish()
 }
 
 /// What to tell a client whose head is refused; `None` when nobody would read it.

@@ -16,7 +16,7 @@ use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 30] = [
+pub const OUTCOMES: [&str; 31] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -25,6 +25,7 @@ pub const OUTCOMES: [&str; 30] = [
     "missing_field",
     "unauthorized",
     "unknown_model",
+    "context_too_long",
     "unknown_path",
     "method_not_allowed",
     "request_timeout",
@@ -88,6 +89,13 @@ pub enum Fault {
     UnknownModel {
         /// What was asked for, when it is at hand.
         model: Option<String>,
+    },
+    /// The request has more tokens than the model's context (POL-4).
+    ContextTooLong {
+        /// About how many it has.
+        tokens: u64,
+        /// How many the model takes.
+        window: u64,
     },
     /// No such path.
     UnknownPath,
@@ -183,6 +191,9 @@ impl Fault {
             Self::UnknownModel { .. } => {
                 row(404, INVALID_REQUEST, Some("model_not_found"), No, "unknown_model")
             }
+            Self::ContextTooLong { .. } => {
+                row(400, INVALID_REQUEST, Some("context_length_exceeded"), No, "context_too_long")
+            }
             Self::UnknownPath => row(404, INVALID_REQUEST, None, No, "unknown_path"),
             Self::MethodNotAllowed { .. } => row(405, INVALID_REQUEST, None, No, "method_not_allowed"),
             Self::RequestTimeout => row(408, INVALID_REQUEST, None, Unsaid, "request_timeout"),
@@ -233,6 +244,7 @@ impl Fault {
             Self::BadJson { param, .. } => param.as_deref(),
             Self::MissingField { param } => Some(param),
             Self::UnknownModel { .. } => Some("model"),
+            Self::ContextTooLong { .. } => Some("messages"),
             _ => None,
         }
     }
@@ -278,6 +290,11 @@ impl Fault {
             Self::UnknownModel { model: Some(model) } => {
                 format!("The model `{}` does not exist. GET /v1/models lists the models.", echo(model)).into()
             }
+            Self::ContextTooLong { tokens, window } => format!(
+                "This model's maximum context length is {window} tokens. However, your messages resulted in about \
+                 {tokens} tokens. Please reduce the length of the messages."
+            )
+            .into(),
             Self::MethodNotAllowed { allow } => {
                 format!("This path does not take this method, but {allow}.").into()
             }
@@ -434,6 +451,7 @@ mod tests {
             Fault::MissingField { param: "model" },
             Fault::Unauthorized,
             Fault::UnknownModel { model: Some("gpt \"x\"".to_owned()) },
+            Fault::ContextTooLong { tokens: 9, window: 5 },
             Fault::UnknownPath,
             Fault::MethodNotAllowed { allow: "POST" },
             Fault::RequestTimeout,
@@ -474,6 +492,7 @@ mod tests {
             ("missing_field", 400, invalid, None),
             ("unauthorized", 401, invalid, Some("invalid_api_key")),
             ("unknown_model", 404, invalid, Some("model_not_found")),
+            ("context_too_long", 400, invalid, Some("context_length_exceeded")),
             ("unknown_path", 404, invalid, None),
             ("method_not_allowed", 405, invalid, None),
             ("request_timeout", 408, invalid, None),

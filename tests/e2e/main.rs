@@ -16,6 +16,7 @@ mod ladder;
 mod matrix;
 mod nodes;
 mod overload;
+mod policy;
 mod reconnect;
 mod runs;
 mod sdk;

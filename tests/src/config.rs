@@ -54,6 +54,8 @@ pub struct EdgeYaml {
     pub providers: Vec<ProviderYaml>,
     /// Models and their provider ids.
     pub models: Vec<(String, Vec<String>)>,
+    /// Further keys of every model, as flow YAML.
+    pub model_extra: String,
     /// Further top-level YAML.
     pub extra: String,
 }
@@ -71,6 +73,7 @@ impl EdgeYaml {
             pool: String::new(),
             providers: Vec::new(),
             models: Vec::new(),
+            model_extra: String::new(),
             extra: String::new(),
         }
     }
@@ -107,9 +110,11 @@ impl EdgeYaml {
             self.pool
         );
         yaml.push_str("models:\n");
+        let extra = if self.model_extra.is_empty() { "" } else { ", " };
         for (id, providers) in &self.models {
+            let (id, providers) = (quoted(id), list(providers));
             let _infallible =
-                writeln!(yaml, "  - {{ id: {}, providers: [{}] }}", quoted(id), list(providers));
+                writeln!(yaml, "  - {{ id: {id}, providers: [{providers}]{extra}{} }}", self.model_extra);
         }
         yaml.push_str("nodes:\n");
         let mut nodes: Vec<&str> = Vec::new();

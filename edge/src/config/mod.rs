@@ -14,6 +14,7 @@ pub mod capability;
 pub mod catalog;
 pub mod error;
 pub mod expand;
+pub mod generation;
 pub mod place;
 pub mod secret;
 pub mod settings;
@@ -34,8 +35,9 @@ use std::{fs::File, io::Read, path::Path};
 use self::{error::Report, place::Place, resolve::context::Context};
 pub use self::{
     error::{LoadError, LoadErrors},
+    generation::GenerationFields,
     parse::FILE_BYTES_MAX,
-    settings::Settings,
+    settings::{GenerationPolicy, Settings},
 };
 
 /// Most shards of one process.

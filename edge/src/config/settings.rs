@@ -7,7 +7,7 @@ use std::{
 use control::config::{Capabilities, PoolConfig};
 use proto::{identity::Name, message::NodeConfigPayload};
 
-use super::{error::LoadError, secret::SecretDigest};
+use super::{error::LoadError, generation::GenerationFields, secret::SecretDigest};
 use crate::token::PrincipalToken;
 
 /// One configuration generation.
@@ -285,4 +285,6 @@ pub struct Provider {
     pub capabilities: Capabilities,
     /// Whether requests are sent to it.
     pub enabled: bool,
+    /// What it calls the token limits of a request.
+    pub generation_fields: GenerationFields,
 }

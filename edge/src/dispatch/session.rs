@@ -37,8 +37,9 @@ use super::{
     wait::{Interrupted, Waits, Woken},
 };
 use crate::{
+    config::GenerationPolicy,
     mail::{Open, ToShard},
-    openai::scan::ChatScan,
+    openai::{policy, scan::ChatScan},
     reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
     requests::{Event, Registered},
     response::Answer,
@@ -325,10 +326,28 @@ impl Session<'_> {
             claim: lease.claim().clone(),
             request: self.events.id,
             tunnel: Some(Box::new(self.tunnel(&grant))),
-            body: self.plan.scan.body_for(&self.plan.body, &grant.target),
+            body: self.body_for(&grant),
         };
         self.shard.to_connection(grant.connection, ToShard::Open(Box::new(open)));
         self.grant = Some(grant);
+    }
+
+    /// The body as the chosen provider gets it.
+    fn body_for(&self, grant: &Grant) -> Body {
+        let settings = &self.shard.settings;
+        let policy = settings.model(&self.plan.group).map(|model| model.generation).unwrap_or_default();
+        let fields = if policy == GenerationPolicy::default() {
+            None
+        } else {
+            settings.provider(&grant.provider).map(|(_, provider)| provider.generation_fields)
+        };
+        policy::body_for(
+            &self.plan.scan,
+            &self.plan.body,
+            &grant.target,
+            &policy,
+            &fields.unwrap_or_default(),
+        )
     }
 
     fn tunnel(&self, grant: &Grant) -> TunnelRequest {

@@ -1,4 +1,6 @@
 //! The OpenAI surface: its JSON, and what routing needs of its requests.
 
+pub mod estimate;
 pub mod models;
+pub mod policy;
 pub mod scan;

@@ -1,15 +1,13 @@
 //! What routing needs of a request body, found without rebuilding it.
 //!
-//! The whole body is checked to be one JSON object (RFC 8259, depth at most 128); of its members only `model` and `stream`
-//! are looked at, and the model name can be replaced in place so that every other byte stays as the client sent it.
+//! The whole body is checked to be one JSON object (RFC 8259, depth at most 128); of its members only `model`, `stream` and
+//! the token limits are looked at, and their places are noted so that [`super::policy`] can replace them while every other
+//! byte stays as the client sent it.
 //!
 //! The scanner takes the body in whatever parts its owner likes, so that a body of many megabytes delays nobody, and keeps
-//! nothing of it but those two members. Text that it does not look at is not checked to be UTF-8.
+//! nothing of it but those members. Text that it does not look at is not checked to be UTF-8.
 
 use std::{borrow::Cow, ops::Range};
-
-use bytes::Bytes;
-use dataplane::http::body::Body;
 
 /// Deepest nesting of arrays and objects that is passed on. Our own scanner would not mind more, a provider may.
 const DEPTH_MAX: u32 = 128;
@@ -26,7 +24,68 @@ pub struct ChatScan {
     /// Whether it wants a stream.
     pub stream: bool,
     /// Where the model's JSON string stands in the body, quotes included.
-    model_span: Range<usize>,
+    pub model_span: Range<usize>,
+    /// Where the first member begins: behind the opening brace.
+    pub members_at: usize,
+    /// The token limits that it names.
+    pub limits: Limits,
+}
+
+/// Token limits of a request, each as it stands in the body; `None` = it does not stand there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// `max_tokens`
+    pub max_tokens: Option<Limit>,
+    /// `max_completion_tokens`
+    pub max_completion_tokens: Option<Limit>,
+    /// `thinking_token_budget`, as vLLM calls it.
+    pub thinking_token_budget: Option<Limit>,
+    /// `thinking_budget_tokens`, as llama.cpp calls it.
+    pub thinking_budget_tokens: Option<Limit>,
+}
+
+impl Limits {
+    /// The limit of this name; `None` also for a name that is none of them.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Limit> {
+        match name {
+            "max_tokens" => self.max_tokens.as_ref(),
+            "max_completion_tokens" => self.max_completion_tokens.as_ref(),
+            "thinking_token_budget" => self.thinking_token_budget.as_ref(),
+            "thinking_budget_tokens" => self.thinking_budget_tokens.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn place(&mut self, member: Member) -> Option<&mut Option<Limit>> {
+        Some(match member {
+            Member::Model | Member::Stream => return None,
+            Member::MaxTokens => &mut self.max_tokens,
+            Member::MaxCompletionTokens => &mut self.max_completion_tokens,
+            Member::ThinkingTokenBudget => &mut self.thinking_token_budget,
+            Member::ThinkingBudgetTokens => &mut self.thinking_budget_tokens,
+        })
+    }
+}
+
+/// One token limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Where its value stands in the body.
+    pub span: Range<usize>,
+    /// What it is.
+    pub amount: Amount,
+}
+
+/// The value of a token limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// `null`: none is named.
+    Null,
+    /// So many tokens.
+    Tokens(u64),
+    /// Anything else; what it means is up to the provider.
+    Other,
 }
 
 /// Why a body is refused, for the 400.
@@ -49,17 +108,6 @@ pub enum ScanError {
         /// What was expected.
         message: &'static str,
     },
-}
-
-impl ChatScan {
-    /// The body with the model replaced by `target` (TUN-5); everything else is shared with the original.
-    pub fn body_for(&self, body: &Body, target: &str) -> Body {
-        if target == self.model {
-            return body.clone();
-        }
-        let name = serde_json::Value::from(target).to_string();
-        body.replaced(&self.model_span, Bytes::from(name))
-    }
 }
 
 /// What comes next.
@@ -127,6 +175,24 @@ impl Number {
 enum Member {
     Model,
     Stream,
+    MaxTokens,
+    MaxCompletionTokens,
+    ThinkingTokenBudget,
+    ThinkingBudgetTokens,
+}
+
+impl Member {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "model" => Self::Model,
+            "stream" => Self::Stream,
+            "max_tokens" => Self::MaxTokens,
+            "max_completion_tokens" => Self::MaxCompletionTokens,
+            "thinking_token_budget" => Self::ThinkingTokenBudget,
+            "thinking_budget_tokens" => Self::ThinkingBudgetTokens,
+            _ => return None,
+        })
+    }
 }
 
 /// Value of one of our members.
@@ -158,6 +224,10 @@ pub struct Scanner {
     model_text: Vec<u8>,
     model_span: Range<usize>,
     stream: Option<Found>,
+    members_at: usize,
+    limits: Limits,
+    /// Digits of a limit while it is read; `None` when it is no whole number that fits.
+    digits: Option<u64>,
 }
 
 impl Scanner {
@@ -206,7 +276,8 @@ impl Scanner {
             Some(Found::Bool(stream)) => stream,
             Some(Found::Text | Found::Other) => return Err(wrong("stream", "stream must be a boolean")),
         };
-        Ok(ChatScan { model, stream, model_span: self.model_span })
+        let Self { model_span, members_at, limits, .. } = self;
+        Ok(ChatScan { model, stream, model_span, members_at, limits })
     }
 
     fn syntax(&self, what: &str) -> ScanError {
@@ -219,8 +290,12 @@ impl Scanner {
         match self.state {
             State::Escape | State::Hex(_) => self.escape(byte)?,
             State::Number(number) => match number.next(byte) {
-                Some(next) => self.state = State::Number(next),
+                Some(next) => {
+                    self.state = State::Number(next);
+                    self.digit(next, byte);
+                }
                 None if number.may_end() => {
+                    self.end_limit();
                     self.value_ends();
                     return Ok(false);
                 }
@@ -234,7 +309,10 @@ impl Scanner {
             }
             State::Literal(_) => return Err(self.syntax("unknown word")),
             _ if is_blank => {}
-            State::Start if byte == b'{' => self.open(true)?,
+            State::Start if byte == b'{' => {
+                self.members_at = self.offset + 1;
+                self.open(true)?;
+            }
             State::Start => return Err(self.syntax("expected an object")),
             State::FirstItem if byte == b']' => self.close(),
             State::Value | State::FirstItem => self.begin_value(byte)?,
@@ -298,6 +376,7 @@ impl Scanner {
             match member {
                 Member::Model => self.model = Some(found),
                 Member::Stream => self.stream = Some(found),
+                limit => self.begin_limit(limit, byte),
             }
         }
         match byte {
@@ -318,6 +397,36 @@ impl Scanner {
             _ => return Err(self.syntax("expected a value")),
         }
         Ok(())
+    }
+
+    /// Notes where a token limit begins. Its end is known at once unless it is a number.
+    fn begin_limit(&mut self, member: Member, byte: u8) {
+        let start = self.offset;
+        let amount = if byte == b'n' { Amount::Null } else { Amount::Other };
+        let end = if byte == b'n' { start + b"null".len() } else { start };
+        self.digits = byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+        if let Some(place) = self.limits.place(member) {
+            *place = Some(Limit { span: start..end, amount });
+        }
+    }
+
+    fn digit(&mut self, place: Number, byte: u8) {
+        self.digits = match (place, self.digits) {
+            (Number::Digit, Some(digits)) => {
+                digits.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(byte - b'0')))
+            }
+            _ => None,
+        };
+    }
+
+    /// Behind the last byte of a number.
+    fn end_limit(&mut self) {
+        let Some(member) = self.member.filter(|_| self.depth == 1) else { return };
+        let (end, digits) = (self.offset, self.digits);
+        if let Some(Some(limit)) = self.limits.place(member) {
+            limit.span.end = end;
+            limit.amount = digits.map_or(Amount::Other, Amount::Tokens);
+        }
     }
 
     fn begin_text(&mut self, is_key: bool, keeps: bool) {
@@ -385,15 +494,17 @@ impl Scanner {
         if !keeps || self.text.len() > KEY_BYTES_MAX {
             return Ok(());
         }
-        let (member, name, before) = match self.key()?.as_ref() {
-            "model" => (Member::Model, "model", self.model),
-            "stream" => (Member::Stream, "stream", self.stream),
-            _ => return Ok(()),
+        let name = self.key()?;
+        let Some(member) = Member::of(&name) else { return Ok(()) };
+        let before = match member {
+            Member::Model => self.model.is_some(),
+            Member::Stream => self.stream.is_some(),
+            _ => self.limits.get(&name).is_some(),
         };
-        self.member = Some(member);
-        if before.is_some() {
+        if before {
             return Err(ScanError::Syntax(format!("`{name}` is there twice")));
         }
+        self.member = Some(member);
         Ok(())
     }
 
@@ -430,23 +541,6 @@ mod tests {
             assert_eq!(in_parts(body, size), whole, "{}", String::from_utf8_lossy(body));
         }
         whole
-    }
-
-    // req: TUN-5
-    #[test]
-    fn only_the_model_name_changes_and_every_other_byte_stays() {
-        let text = Bytes::from_static(
-            "{ \"stream\" : true,\"n\":1.0, \"messages\":[{\"model\":\"x\"}],\t\"model\": \"a\\u0062\" ,\"t\":\"你\\u597d\"}"
-                .as_bytes(),
-        );
-        let scan = chat(&text).unwrap();
-        let body = Body::from(text.clone());
-        assert_eq!((scan.model.as_str(), scan.stream), ("ab", true));
-        let out = scan.body_for(&body, "Qwen/\"Q\"");
-        let expected =
-            String::from_utf8(text.to_vec()).unwrap().replace("\"a\\u0062\"", "\"Qwen/\\\"Q\\\"\"");
-        assert_eq!(out.joined(), expected.as_bytes());
-        assert_eq!(scan.body_for(&body, "ab").joined().as_ptr(), text.as_ptr());
     }
 
     #[test]
@@ -575,6 +669,46 @@ mod tests {
         let long = "model".repeat(100);
         let other = format!("{{\"{long}\":1,\"x\":{{\"model\":\"n\",\"stream\":7}},\"model\":\"m\"}}");
         assert_eq!(chat(other.as_bytes()).unwrap().model, "m");
+    }
+
+    #[test]
+    fn token_limits_are_found_where_they_stand() {
+        let text = "{ \"max_tokens\" : 128,\"x\":{\"max_tokens\":1},\"max_completion_tokens\":null,\"model\":\"m\",\"thinking_token_budget\":7}";
+        let scan = chat(text.as_bytes()).unwrap();
+        let found = |name| {
+            let limit: &Limit = scan.limits.get(name).unwrap();
+            (&text[limit.span.clone()], limit.amount)
+        };
+        assert_eq!(found("max_tokens"), ("128", Amount::Tokens(128)));
+        assert_eq!(found("max_completion_tokens"), ("null", Amount::Null));
+        assert_eq!(found("thinking_token_budget"), ("7", Amount::Tokens(7)));
+        assert_eq!((scan.limits.get("thinking_budget_tokens"), scan.members_at), (None, 1));
+        for (value, expected) in [
+            ("0", Amount::Tokens(0)),
+            ("18446744073709551615", Amount::Tokens(u64::MAX)),
+            ("18446744073709551616", Amount::Other),
+            ("1.0", Amount::Other),
+            ("1e3", Amount::Other),
+            ("-1", Amount::Other),
+            ("\"100\"", Amount::Other),
+            ("true", Amount::Other),
+            ("[1]", Amount::Other),
+            ("{\"a\":1}", Amount::Other),
+        ] {
+            for body in [
+                format!("{{\"max_tokens\":{value},\"model\":\"m\"}}"),
+                format!("{{\"model\":\"m\",\"max_tokens\":{value}}}"),
+                format!("{{\"model\":\"m\",\"max_tokens\": {value} }}"),
+            ] {
+                let limit = chat(body.as_bytes()).unwrap().limits.max_tokens.unwrap();
+                assert_eq!(limit.amount, expected, "{body}");
+                if let Amount::Tokens(_) = expected {
+                    assert_eq!(&body[limit.span], value);
+                }
+            }
+        }
+        let twice = "{\"model\":\"m\",\"max_tokens\":1,\"max_tokens\":2}";
+        assert!(matches!(chat(twice.as_bytes()), Err(ScanError::Syntax(_))));
     }
 
     #[test]

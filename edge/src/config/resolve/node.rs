@@ -247,6 +247,11 @@ impl Node {
                     .as_ref()
                     .map_or(capability::NONE, |profile| profile.capabilities),
                 enabled: provider.enabled,
+                generation_fields: provider
+                    .profile
+                    .as_ref()
+                    .map(|profile| profile.generation_fields)
+                    .unwrap_or_default(),
             })
         });
         let payload = NodeConfigPayload {

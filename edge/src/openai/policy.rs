@@ -1,0 +1,246 @@
+//! The body that goes to a provider: the client's, with the served model's name (TUN-5) and with the model's token limits
+//! filled in or raised (CFG-5). Nothing else of it changes, and nothing is copied that does not.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use dataplane::http::body::Body;
+
+use super::scan::{Amount, ChatScan, Limit};
+use crate::config::{GenerationFields, GenerationPolicy};
+
+/// One replacement in a body.
+type Edit = (Range<usize>, String);
+
+/// The body for a provider that serves `target` and takes its limits in `fields`.
+#[must_use]
+pub fn body_for(
+    scan: &ChatScan,
+    body: &Body,
+    target: &str,
+    policy: &GenerationPolicy,
+    fields: &GenerationFields,
+) -> Body {
+    let mut edits = Vec::new();
+    if target != scan.model {
+        edits.push((scan.model_span.clone(), serde_json::Value::from(target).to_string()));
+    }
+    limit(scan, policy, fields, &mut edits);
+    thinking(scan, policy, fields, &mut edits);
+    if edits.is_empty() {
+        return body.clone();
+    }
+    // From the end to the beginning, so that no replacement moves the place of another one.
+    edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+    edits.into_iter().fold(body.clone(), |body, (place, with)| body.replaced(&place, Bytes::from(with)))
+}
+
+/// A request without a limit gets the default one; a limit below the minimum is raised to it. What is no count of tokens
+/// is the provider's to judge.
+fn limit(scan: &ChatScan, policy: &GenerationPolicy, fields: &GenerationFields, edits: &mut Vec<Edit>) {
+    let given = [scan.limits.max_tokens.as_ref(), scan.limits.max_completion_tokens.as_ref()];
+    if given.into_iter().flatten().all(|limit| limit.amount == Amount::Null) {
+        if let Some(default) = policy.default_max_tokens {
+            let tokens = default.max(policy.min_max_tokens.unwrap_or_default());
+            fill_in(scan, fields.max_tokens, tokens, edits);
+        }
+        return;
+    }
+    let Some(least) = policy.min_max_tokens else { return };
+    for Limit { span, amount } in given.into_iter().flatten() {
+        if matches!(amount, Amount::Tokens(tokens) if *tokens < least) {
+            edits.push((span.clone(), least.to_string()));
+        }
+    }
+}
+
+/// A request without a budget for thinking gets the default one, at a provider that has a name for it.
+fn thinking(scan: &ChatScan, policy: &GenerationPolicy, fields: &GenerationFields, edits: &mut Vec<Edit>) {
+    let (Some(tokens), Some(field)) = (policy.default_thinking_token_budget, fields.thinking_budget) else {
+        return;
+    };
+    let given = [&scan.limits.thinking_token_budget, &scan.limits.thinking_budget_tokens];
+    if given.into_iter().flatten().all(|limit| limit.amount == Amount::Null) {
+        fill_in(scan, field, tokens, edits);
+    }
+}
+
+/// Sets a member that names nothing so far: in the place of its `null`, or as one more at the beginning.
+fn fill_in(scan: &ChatScan, field: &'static str, tokens: u64, edits: &mut Vec<Edit>) {
+    match scan.limits.get(field) {
+        Some(limit) => edits.push((limit.span.clone(), tokens.to_string())),
+        None => edits.push((scan.members_at..scan.members_at, format!("\"{field}\":{tokens},"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openai::scan::Scanner;
+
+    const VLLM: GenerationFields =
+        GenerationFields { max_tokens: "max_tokens", thinking_budget: Some("thinking_token_budget") };
+    const OPENAI: GenerationFields =
+        GenerationFields { max_tokens: "max_completion_tokens", thinking_budget: None };
+
+    fn scan(text: &str) -> ChatScan {
+        let mut scanner = Scanner::default();
+        scanner.push(text.as_bytes()).unwrap();
+        scanner.finish().unwrap()
+    }
+
+    fn sent(text: &str, policy: GenerationPolicy, fields: GenerationFields) -> String {
+        let scan = scan(text);
+        for size in [1, 3, text.len()] {
+            let pieces: Body = text.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+            let out = body_for(&scan, &pieces, &scan.model, &policy, &fields);
+            let whole = body_for(
+                &scan,
+                &Body::from(Bytes::copy_from_slice(text.as_bytes())),
+                &scan.model,
+                &policy,
+                &fields,
+            );
+            assert_eq!(out.joined(), whole.joined());
+            if size == text.len() {
+                return String::from_utf8(out.joined().to_vec()).unwrap();
+            }
+        }
+        unreachable!("the last size is the whole")
+    }
+
+    fn policy(default: u64, least: u64, thinking: u64) -> GenerationPolicy {
+        let some = |tokens| Some(tokens).filter(|tokens| *tokens > 0);
+        GenerationPolicy {
+            default_max_tokens: some(default),
+            min_max_tokens: some(least),
+            default_thinking_token_budget: some(thinking),
+        }
+    }
+
+    // req: TUN-5
+    #[test]
+    fn only_the_model_name_changes_and_every_other_byte_stays() {
+        let text = "{ \"stream\" : true,\"n\":1.0, \"messages\":[{\"model\":\"x\"}],\t\"model\": \"a\\u0062\" ,\"t\":\"你\\u597d\"}";
+        let scan = scan(text);
+        let body = Body::from(Bytes::from_static(text.as_bytes()));
+        assert_eq!((scan.model.as_str(), scan.stream), ("ab", true));
+        let out = body_for(&scan, &body, "Qwen/\"Q\"", &policy(0, 0, 0), &VLLM);
+        let expected = text.replace("\"a\\u0062\"", "\"Qwen/\\\"Q\\\"\"");
+        assert_eq!(out.joined(), expected.as_bytes());
+        let same = body_for(&scan, &body, "ab", &policy(0, 0, 0), &VLLM);
+        assert_eq!(same.joined().as_ptr(), text.as_ptr());
+    }
+
+    // req: CFG-5
+    #[test]
+    fn limits_are_filled_in_and_raised_and_nothing_else_changes() {
+        for (body, policy, fields, expected) in [
+            // Without a policy the body stays.
+            (
+                "{\"model\":\"m\",\"max_tokens\":1}",
+                policy(0, 0, 0),
+                VLLM,
+                "{\"model\":\"m\",\"max_tokens\":1}",
+            ),
+            // None is named: the default, under the provider's name for it.
+            ("{ \"model\":\"m\"}", policy(100, 0, 0), VLLM, "{\"max_tokens\":100, \"model\":\"m\"}"),
+            (
+                "{\"model\":\"m\"}",
+                policy(100, 0, 0),
+                OPENAI,
+                "{\"max_completion_tokens\":100,\"model\":\"m\"}",
+            ),
+            ("{\"model\":\"m\"}", policy(100, 300, 0), VLLM, "{\"max_tokens\":300,\"model\":\"m\"}"),
+            ("{\"model\":\"m\"}", policy(0, 300, 0), VLLM, "{\"model\":\"m\"}"),
+            // `null` names none.
+            (
+                "{\"model\":\"m\",\"max_tokens\":null}",
+                policy(100, 0, 0),
+                VLLM,
+                "{\"model\":\"m\",\"max_tokens\":100}",
+            ),
+            (
+                "{\"model\":\"m\",\"max_tokens\":null}",
+                policy(100, 0, 0),
+                OPENAI,
+                "{\"max_completion_tokens\":100,\"model\":\"m\",\"max_tokens\":null}",
+            ),
+            // One is named: it counts, under either name, and is raised.
+            (
+                "{\"model\":\"m\",\"max_tokens\":7}",
+                policy(100, 0, 0),
+                OPENAI,
+                "{\"model\":\"m\",\"max_tokens\":7}",
+            ),
+            (
+                "{\"max_tokens\":7,\"model\":\"m\"}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"max_tokens\":20,\"model\":\"m\"}",
+            ),
+            (
+                "{\"max_tokens\":20,\"model\":\"m\"}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"max_tokens\":20,\"model\":\"m\"}",
+            ),
+            (
+                "{\"max_tokens\":7,\"model\":\"m\",\"max_completion_tokens\":9}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"max_tokens\":20,\"model\":\"m\",\"max_completion_tokens\":20}",
+            ),
+            (
+                "{\"max_tokens\":null,\"model\":\"m\",\"max_completion_tokens\":9}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"max_tokens\":null,\"model\":\"m\",\"max_completion_tokens\":20}",
+            ),
+            // What is no count is the provider's to refuse.
+            (
+                "{\"max_tokens\":\"7\",\"model\":\"m\"}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"max_tokens\":\"7\",\"model\":\"m\"}",
+            ),
+            (
+                "{\"max_tokens\":-1,\"model\":\"m\"}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"max_tokens\":-1,\"model\":\"m\"}",
+            ),
+            // Thinking.
+            ("{\"model\":\"m\"}", policy(0, 0, 64), VLLM, "{\"thinking_token_budget\":64,\"model\":\"m\"}"),
+            ("{\"model\":\"m\"}", policy(0, 0, 64), OPENAI, "{\"model\":\"m\"}"),
+            (
+                "{\"model\":\"m\",\"thinking_budget_tokens\":5}",
+                policy(0, 0, 64),
+                VLLM,
+                "{\"model\":\"m\",\"thinking_budget_tokens\":5}",
+            ),
+            (
+                "{\"model\":\"m\",\"thinking_token_budget\":null}",
+                policy(9, 0, 64),
+                VLLM,
+                "{\"max_tokens\":9,\"model\":\"m\",\"thinking_token_budget\":64}",
+            ),
+        ] {
+            let out = sent(body, policy, fields);
+            assert_eq!(out, expected, "of {body}");
+            serde_json::from_str::<serde_json::Value>(&out).unwrap();
+        }
+    }
+
+    #[test]
+    fn all_edits_of_one_body_meet_their_places() {
+        let text = "{\"max_tokens\":1,\"model\":\"m\",\"x\":[1],\"thinking_token_budget\":null,\"max_completion_tokens\":2}";
+        let scan = scan(text);
+        let body = Body::from(Bytes::from_static(text.as_bytes()));
+        let out = body_for(&scan, &body, "served/m", &policy(0, 1000, 64), &VLLM);
+        assert_eq!(
+            out.joined(),
+            "{\"max_tokens\":1000,\"model\":\"served/m\",\"x\":[1],\"thinking_token_budget\":64,\"max_completion_tokens\":1000}"
+        );
+    }
+}
