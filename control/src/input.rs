@@ -1,13 +1,15 @@
 //! What goes into the machine.
 
-use alloc::sync::Arc;
+use alloc::{collections::BTreeMap, string::String, sync::Arc};
 use core::time::Duration;
+
 use proto::message::ExecutionError;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Capabilities, PoolConfig};
 
 /// Monotonic time in nanoseconds since an arbitrary start of the process; handed in, never read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Moment(pub u64);
 
 impl Moment {
@@ -24,19 +26,23 @@ impl Moment {
 }
 
 /// One accepted Node connection, unique in the process's life; chosen by the Edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnectionId(pub u64);
 
 /// One client request, unique in the process's life; chosen by the Edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
 /// One lease, chosen by control, strictly rising from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeaseId(pub u64);
 
+/// One command to a Node, chosen by control, strictly rising from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CommandId(pub u64);
+
 /// A fact for the machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Input {
     /// A new policy snapshot is in force.
     Configure(Arc<PoolConfig>),
@@ -101,19 +107,32 @@ pub enum Input {
         /// Sequence number of the terminal frame, echoed in the effect so that no body byte is overtaken.
         sequence: u64,
     },
+    /// The Node answered the command of a [`crate::effect::Probe`] (CAP-2). Of a command that is not outstanding, or on
+    /// another connection than it was sent on: nothing.
+    CommandAnswered {
+        /// Connection on which the answer was received.
+        connection: ConnectionId,
+        /// Which command.
+        command: CommandId,
+        /// The answer's fields as received, or why there are none.
+        result: Result<BTreeMap<String, String>, String>,
+    },
     /// Someone wants a [`crate::effect::Snapshot`].
     Inspect {
         /// Echoed.
         token: u64,
+        /// Whether the lists of waiting requests and leases are wanted too.
+        detail: bool,
     },
 }
 
 /// A request for admission.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admit {
     /// Which request.
     pub request: RequestId,
-    /// External model id, an existing [`crate::config::Group::id`] of the current snapshot (else refused as unknown).
+    /// External model id: a [`crate::config::Group::id`] of the current snapshot, else the model of one of its routes, which
+    /// looks at none of the fields below (POL-12), else refused as unknown.
     pub group: Arc<str>,
     /// Capabilities a candidate must have.
     pub needs: Capabilities,

@@ -1,4 +1,4 @@
-//! The decision machine of the Edge: registry, queue, leases.
+//! The decision machine of the Edge: registry, queue, leases, overlay.
 //!
 //! Pure: it is handed time and validated values and gives effects back. It performs no I/O, reads no clock, draws no
 //! randomness and iterates no randomly ordered map, so the same inputs give the same effects.
@@ -10,7 +10,7 @@
 //! | [`machine`] | the contract of [`Machine`] and one handler file for each family of inputs |
 //! | [`counters`] | monotonic counts for metrics |
 //! | [`limits`] | every bound and constant wait |
-//! | `registry`, `queue`, `lease`, `timer` | sub-machines: they change their own state and return values; only `machine` emits effects |
+//! | `registry`, `queue`, `lease`, `overlay`, `timer` | sub-machines: they change their own state and return values; only `machine` emits effects |
 #![no_std]
 
 extern crate alloc;
@@ -22,6 +22,8 @@ pub mod input;
 mod lease;
 pub mod limits;
 pub mod machine;
+mod overlay;
+mod pairs;
 mod queue;
 mod registry;
 mod timer;

@@ -20,3 +20,14 @@ pub const LEASES_MAX: usize = 65_536;
 /// stale (REG-7). Reached: the oldest is forgotten; what it says then is judged like that of an unregistered
 /// connection, which is refused or superseding as any other.
 pub const RETIRED_MAX: usize = 4_096;
+
+/// First wait before an overlaid provider is probed (CAP-3); each further wait is twice the one before, at most
+/// [`PROBE_WAIT_MAX`].
+pub const PROBE_WAIT_MIN: Duration = Duration::from_secs(5);
+
+/// Longest wait between two probes of a provider (CAP-3).
+pub const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Pending requests, and lease records, that a detailed snapshot lists. Reached: the younger ones are left out; the
+/// totals stand beside.
+pub const DETAIL_MAX: usize = 1_000;

@@ -1,17 +1,20 @@
 //! Named timers: a closed set of reasons to wake, ordered by deadline.
 //!
 //! Whoever sets a timer keeps its deadline, and hands it back to cancel it. Bounded by what can wait: one per pending
-//! Node, one per queued request, one per cancelling lease.
+//! Node, one per queued request, one per cancelling lease, one per overlaid provider.
 
 use alloc::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     input::{ConnectionId, LeaseId, Moment},
     queue::TicketNo,
+    registry::ProviderKey,
 };
 
 /// A reason to wake. Of timers due at the same moment the earlier variant, then the lower id, fires first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Timer {
     /// A pending connection did not become ready (REG-11).
     Ready(ConnectionId),
@@ -19,10 +22,12 @@ pub(crate) enum Timer {
     CancelBound(LeaseId),
     /// A request waited too long (POL-5).
     QueueWait(TicketNo),
+    /// An overlaid provider is to be probed (CAP-3).
+    Probe(ProviderKey),
 }
 
 /// All set timers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Timers {
     deadlines: BTreeSet<(Moment, Timer)>,
 }

@@ -163,7 +163,7 @@ impl ControlLoop {
                 self.mail_request(request, ToShard::Requeued(request, lease))
             }
             Effect::Fenced { lease, request } => self.mail_request(request, ToShard::Fenced(request, lease)),
-            Effect::Failed { lease, request, error, sequence } => {
+            Effect::Failed { lease, request, error, sequence, handoff: _ } => {
                 self.mail_request(request, ToShard::Failed(request, lease, error, sequence));
             }
             Effect::Registration { connection, outcome } => {
@@ -182,6 +182,15 @@ impl ControlLoop {
             Effect::NodeFenced { node, generation, leases } => {
                 self.metrics.node_fenced(&node);
                 tracing::warn!(%node, generation, leases, "node fenced");
+            }
+            Effect::OverlayLowered { node, provider, adapter, target } => {
+                tracing::warn!(%node, %provider, %adapter, %target, "provider taken out: its node found it unavailable");
+            }
+            Effect::OverlayCleared { node, provider } => {
+                tracing::info!(%node, %provider, "provider is available again");
+            }
+            Effect::Probe(probe) => {
+                tracing::debug!(node = %probe.node, provider = %probe.provider, target = %probe.target, "probe due");
             }
             Effect::Snapshot { token, snapshot } => {
                 self.metrics.observe_snapshot(&snapshot);

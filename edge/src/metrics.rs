@@ -349,7 +349,7 @@ impl Metrics {
 pub fn status_word(status: ProviderStatus) -> &'static str {
     match status {
         ProviderStatus::Available => "available",
-        ProviderStatus::Offline => "unavailable",
+        ProviderStatus::Offline | ProviderStatus::Unavailable => "unavailable",
         ProviderStatus::Disabled => "disabled",
     }
 }

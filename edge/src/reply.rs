@@ -16,7 +16,7 @@ use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 31] = [
+pub const OUTCOMES: [&str; 32] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -37,6 +37,7 @@ pub const OUTCOMES: [&str; 31] = [
     "queue_timeout",
     "unservable",
     "busy",
+    "no_node",
     "no_body_room",
     "draining",
     "node_lost",
@@ -125,6 +126,8 @@ pub enum Fault {
     Unservable,
     /// The Node's own gate was full twice (GAT-2).
     Busy,
+    /// A direct route, and no Node with its adapter is ready (POL-12).
+    NoNode,
     /// The request bodies of all clients together take as much memory as they may.
     NoBodyRoom,
     /// The Edge is about to stop.
@@ -205,6 +208,7 @@ impl Fault {
             Self::QueueTimeout => row(503, SERVER_ERROR, OVERLOADED, After(5), "queue_timeout"),
             Self::Unservable => row(503, SERVER_ERROR, OVERLOADED, No, "unservable"),
             Self::Busy => row(503, SERVER_ERROR, OVERLOADED, After(1), "busy"),
+            Self::NoNode => row(503, SERVER_ERROR, OVERLOADED, After(5), "no_node"),
             Self::NoBodyRoom => row(503, SERVER_ERROR, OVERLOADED, After(2), "no_body_room"),
             Self::Draining => row(503, SERVER_ERROR, OVERLOADED, After(5), "draining"),
             Self::NodeLost => row(502, SERVER_ERROR, UPSTREAM, Unsaid, "node_lost"),
@@ -322,6 +326,7 @@ impl Fault {
             }
             Self::Unservable => "No provider of the model supports this kind of request.",
             Self::Busy => "The provider of the model is busy. Try again in a moment.",
+            Self::NoNode => "No node that serves the model is connected. Try again in a moment.",
             Self::NoBodyRoom => "Too many large requests are waiting. Try again in a moment.",
             Self::Draining => "The gateway is about to stop. Try again in a moment.",
             Self::NodeLost => "The connection to the machine that ran the request was lost.",
@@ -407,6 +412,7 @@ impl From<Refusal> for Fault {
             Refusal::QueueFull => Self::QueueFull,
             Refusal::QueueTimeout => Self::QueueTimeout,
             Refusal::Busy => Self::Busy,
+            Refusal::NoNode => Self::NoNode,
         }
     }
 }
@@ -463,6 +469,7 @@ mod tests {
             Fault::QueueTimeout,
             Fault::Unservable,
             Fault::Busy,
+            Fault::NoNode,
             Fault::NoBodyRoom,
             Fault::Draining,
             Fault::NodeLost,
@@ -504,6 +511,7 @@ mod tests {
             ("queue_timeout", 503, server, Some("overloaded")),
             ("unservable", 503, server, Some("overloaded")),
             ("busy", 503, server, Some("overloaded")),
+            ("no_node", 503, server, Some("overloaded")),
             ("no_body_room", 503, server, Some("overloaded")),
             ("draining", 503, server, Some("overloaded")),
             ("node_lost", 502, server, Some("upstream_error")),
@@ -574,6 +582,7 @@ mod tests {
             (Refusal::QueueFull, 429, Some("2"), None),
             (Refusal::QueueTimeout, 503, Some("5"), None),
             (Refusal::Busy, 503, Some("1"), None),
+            (Refusal::NoNode, 503, Some("5"), None),
             (Refusal::Unservable, 503, None, Some("false")),
             (Refusal::UnknownModel, 404, None, Some("false")),
         ] {

@@ -7,6 +7,7 @@ use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::fmt;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::identity::Name;
 
@@ -437,7 +438,7 @@ pub enum TunnelFrameKind {
 }
 
 /// Why an execution ended with an error.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionError {
     /// Closed set.
     pub kind: ErrorKind,
@@ -448,7 +449,7 @@ pub struct ExecutionError {
 }
 
 /// Closed set of error kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorKind {
     /// The adapter's gate was full; nothing ran (GAT-2).
     Busy,
@@ -477,7 +478,7 @@ pub enum ErrorKind {
 }
 
 /// Typed evidence of a stall.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionFailure {
     /// `response_stalled`.
     pub failure_code: String,

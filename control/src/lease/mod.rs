@@ -7,5 +7,5 @@
 mod state;
 mod table;
 
-pub(crate) use state::{Lease, Slot, State};
+pub(crate) use state::{Binding, Lease, Slot, State};
 pub(crate) use table::{Gone, Leases, Settled};

@@ -1,5 +1,9 @@
 //! The life of one lease.
 
+use alloc::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
 use crate::{
     input::{ConnectionId, Moment, RequestId},
     queue::Ticket,
@@ -7,21 +11,32 @@ use crate::{
 };
 
 /// One slot of one provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slot {
     pub(crate) provider: ProviderKey,
     /// Whether a long slot is held too (POL-2).
     pub(crate) long: bool,
 }
 
+/// What a run was dispatched to (HND-2).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Binding {
+    pub(crate) node: Arc<str>,
+    pub(crate) provider: Arc<str>,
+    pub(crate) adapter: Arc<str>,
+    pub(crate) target: Arc<str>,
+}
+
 /// One lease. Everything but `state` is fixed at the grant (HND-2).
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Lease {
     pub(crate) request: RequestId,
     pub(crate) slot: Slot,
+    pub(crate) binding: Binding,
     /// Only what arrives on this connection can settle it (HND-1).
     pub(crate) connection: ConnectionId,
     pub(crate) generation: u64,
+    pub(crate) granted: Moment,
     pub(crate) state: State,
 }
 
@@ -42,7 +57,7 @@ pub(crate) struct Lease {
 ///
 /// The slot is held in `Active` and `Cancelling`, and returned on the way out of these two. The record lives until the
 /// slot is returned *and* the holder is gone, so that a late or repeated input finds what it speaks of.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum State {
     /// Slot held, holder present. Keeps the ticket, should the request have to wait again.
     Active(Ticket),

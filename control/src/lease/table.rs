@@ -5,11 +5,14 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{Lease, Slot, State};
+use serde::{Deserialize, Serialize};
+
+use super::{Binding, Lease, Slot, State};
 use crate::{
     input::{ConnectionId, LeaseId, Moment, RequestId},
     limits::LEASES_MAX,
     queue::Ticket,
+    registry::Live,
 };
 
 /// A lease whose slot was returned just now.
@@ -36,10 +39,12 @@ pub(crate) enum Gone {
 }
 
 /// All lease records; at most [`LEASES_MAX`].
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Leases {
+    #[serde(with = "crate::pairs")]
     records: BTreeMap<LeaseId, Lease>,
     /// Leases that hold a slot, by generation: what fencing returns.
+    #[serde(with = "crate::pairs")]
     open: BTreeMap<u64, BTreeSet<LeaseId>>,
     cancelling: usize,
     last: u64,
@@ -49,31 +54,30 @@ impl Leases {
     /// Records a grant. The caller has checked [`Self::is_full`].
     pub(crate) fn grant(
         &mut self,
+        now: Moment,
         ticket: Ticket,
         slot: Slot,
-        connection: ConnectionId,
-        generation: u64,
+        binding: Binding,
+        live: Live,
     ) -> LeaseId {
         self.last += 1;
         let id = LeaseId(self.last);
+        let Live { connection, generation } = live;
         let request = ticket.admit.request;
-        let lease = Lease { request, slot, connection, generation, state: State::Active(ticket) };
+        let state = State::Active(ticket);
+        let lease = Lease { request, slot, binding, connection, generation, granted: now, state };
         self.records.insert(id, lease);
         self.open.entry(generation).or_default().insert(id);
         id
     }
 
-    /// The Node's terminal. `None`: not a terminal of an open lease of that connection. The ticket comes back when the
-    /// holder is present.
-    pub(crate) fn terminal(
-        &mut self,
-        id: LeaseId,
-        connection: ConnectionId,
-    ) -> Option<(Settled, Option<Ticket>)> {
-        let lease = self.records.get(&id)?;
-        if lease.connection != connection || !lease.state.is_open() {
-            return None;
-        }
+    /// A lease that holds a slot and was granted on this connection: the only kind a terminal can speak of (HND-1).
+    pub(crate) fn current(&self, id: LeaseId, connection: ConnectionId) -> Option<&Lease> {
+        self.records.get(&id).filter(|lease| lease.connection == connection && lease.state.is_open())
+    }
+
+    /// The Node's terminal of a [`Self::current`] lease. The ticket comes back when the holder is present.
+    pub(crate) fn terminal(&mut self, id: LeaseId) -> Option<(Settled, Option<Ticket>)> {
         self.settle(id, State::Settled)
     }
 

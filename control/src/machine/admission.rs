@@ -6,7 +6,7 @@ use super::Machine;
 use crate::{
     effect::{Effect, Grant, Refusal},
     input::{Admit, Moment, RequestId},
-    lease::Slot,
+    lease::{Binding, Slot},
     queue::{Ticket, TicketNo, Waiting},
     registry::{Choice, GroupKey, Wish},
     timer::Timer,
@@ -24,7 +24,7 @@ impl Machine {
         let ticket = self.queue.draw(admit, now);
         match self.pool.resolve(&ticket.admit) {
             Ok(wish) => match self.free_choice(&wish) {
-                Some(choice) => self.grant(ticket, wish.shape.long, choice),
+                Some(choice) => self.grant(now, ticket, wish.shape.long, choice),
                 None => self.wait(now, ticket, wish),
             },
             Err(reason) => self.refuse(ticket.admit.request, reason),
@@ -128,25 +128,27 @@ impl Machine {
     fn grant_waiting(&mut self, now: Moment, number: TicketNo, choice: Choice) {
         let Some(Waiting { mut ticket, wish, since, .. }) = self.dequeue(number) else { return };
         ticket.waited = ticket.waited.saturating_add(now.since(since));
-        self.grant(ticket, wish.shape.long, choice);
+        self.grant(now, ticket, wish.shape.long, choice);
     }
 
-    fn grant(&mut self, mut ticket: Ticket, long: bool, choice: Choice) {
+    fn grant(&mut self, now: Moment, mut ticket: Ticket, long: bool, choice: Choice) {
         let Some(dispatch) = self.pool.take(choice, long) else { return };
         ticket.attempts = ticket.attempts.saturating_add(1);
         let (request, queued_for, attempt) = (ticket.admit.request, ticket.waited, ticket.attempts);
         let slot = Slot { provider: choice.provider, long };
-        let lease = self.leases.grant(ticket, slot, dispatch.connection, dispatch.generation);
+        let (live, Binding { node, provider, adapter, target }) = (dispatch.live, dispatch.binding.clone());
+        let lease = self.leases.grant(now, ticket, slot, dispatch.binding, live);
         self.counters.granted += 1;
         self.emit(Effect::Grant(Grant {
             request,
             lease,
-            connection: dispatch.connection,
-            generation: dispatch.generation,
-            node: dispatch.node,
-            provider: dispatch.provider,
-            adapter: dispatch.adapter,
-            target: dispatch.target,
+            connection: live.connection,
+            generation: live.generation,
+            node,
+            direct: false,
+            provider,
+            adapter,
+            target,
             stall_timeout: dispatch.stall_timeout,
             request_timeout: dispatch.request_timeout,
             queued_for,

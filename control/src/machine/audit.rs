@@ -1,12 +1,12 @@
 //! A check that all tables of the machine agree; for simulators and tests, and for an occasional check in production.
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, sync::Arc};
 
 use super::Machine;
 use crate::{
     input::Moment,
     lease::{Slot, State},
-    registry::Live,
+    registry::{Live, Owner},
     timer::Timer,
 };
 
@@ -34,6 +34,12 @@ pub enum AuditError {
     /// A timer is missing, superfluous or overdue.
     #[error("timers do not match what waits for them")]
     Timers,
+    /// Slots granted are not the slots held and those returned by each cause together.
+    #[error("slots granted, returned by cause and held do not add up")]
+    Conservation,
+    /// An overlay, its provider, its timer or its outstanding command contradict each other.
+    #[error("overlays do not match the providers and commands they speak of")]
+    Overlays,
     /// More lease records exist than may, or the count of cancelling ones is wrong.
     #[error("the lease table is out of its bounds")]
     Leases,
@@ -48,6 +54,7 @@ impl Machine {
     pub fn audit(&self) -> Result<(), AuditError> {
         self.audit_ownership()?;
         self.audit_leases()?;
+        self.audit_overlays()?;
         if !self.pool.is_consistent() {
             return Err(AuditError::Candidates);
         }
@@ -95,11 +102,45 @@ impl Machine {
                 return Err(AuditError::Generation);
             }
         }
-        if !self.pool.has_loads(&loads) || self.counters.granted - self.counters.settled != open {
+        if !self.pool.has_loads(&loads) {
             return Err(AuditError::Load);
+        }
+        let counters = &self.counters;
+        let adds_up = counters.granted == counters.returned.total() + open;
+        if !adds_up || counters.settled != counters.returned.total() {
+            return Err(AuditError::Conservation);
         }
         let bounded = self.leases.len() <= crate::LEASES_MAX && index.len() as u64 == open;
         if bounded && cancelling == self.leases.cancelling() { Ok(()) } else { Err(AuditError::Leases) }
+    }
+
+    fn audit_overlays(&self) -> Result<(), AuditError> {
+        // A record is of a generation that lives, and goes with its provider.
+        let has_generation = |node: &Arc<str>| self.ownership.owner(node).is_some_and(Owner::holds_leases);
+        let current = |key| self.pool.name_of(key).is_some_and(|(node, _)| has_generation(&node));
+        let known = self.overlays.known().all(current);
+        let (mut overlaid, mut outstanding) = (0, 0);
+        let mut agree = true;
+        for (key, overlay) in self.overlays.overlaid() {
+            overlaid += 1;
+            outstanding += usize::from(overlay.outstanding.is_some());
+            agree &= overlay.next_probe.is_some() == self.pool.live_of(key).is_some();
+        }
+        for (id, command) in self.overlays.commands() {
+            let overlay = self.overlays.overlay(command.provider);
+            agree &= overlay.is_some_and(|overlay| overlay.outstanding == Some(id));
+            agree &= self.pool.live_of(command.provider) == Some(command.live);
+        }
+        let excluded = self.pool.overlaid().all(|key| self.overlays.overlay(key).is_some())
+            && self.pool.overlaid().count() == overlaid;
+        let counters = &self.counters;
+        let counted = counters.overlays_lowered - counters.overlays_cleared - counters.overlays_dropped;
+        let commands = self.overlays.commands().count() == outstanding;
+        if known && agree && excluded && commands && counted == overlaid as u64 {
+            Ok(())
+        } else {
+            Err(AuditError::Overlays)
+        }
     }
 
     fn audit_queue(&self) -> Result<(), AuditError> {
@@ -123,8 +164,12 @@ impl Machine {
             State::Cancelling { until } => Some((until, Timer::CancelBound(id))),
             State::Active(_) | State::Fenced(_) | State::Settled => None,
         });
+        let probes = self
+            .overlays
+            .overlaid()
+            .filter_map(|(key, overlay)| Some((overlay.next_probe?, Timer::Probe(key))));
         let mut count = 0;
-        for (at, timer) in pending.chain(waiting).chain(cancelling) {
+        for (at, timer) in pending.chain(waiting).chain(cancelling).chain(probes) {
             count += 1;
             if !self.timers.contains(at, timer) {
                 return Err(AuditError::Timers);

@@ -16,7 +16,7 @@ impl Machine {
             match timer {
                 Timer::Ready(connection) => {
                     // Only a pending owner has this timer, so there is nothing to fence.
-                    if self.ownership.release(connection).is_some() {
+                    if self.ownership.release(now, connection).is_some() {
                         self.counters.ready_timeouts += 1;
                         self.emit(Effect::CloseConnection { connection, reason: CloseReason::ReadyTimeout });
                     }
@@ -24,7 +24,7 @@ impl Machine {
                 Timer::CancelBound(lease) => {
                     if let Some(settled) = self.leases.bound_reached(lease) {
                         self.counters.cancel_bound_reached += 1;
-                        self.give_back(&settled);
+                        self.give_back(&settled, |returned| &mut returned.cancel_bound);
                     }
                 }
                 Timer::QueueWait(number) => {
@@ -32,6 +32,7 @@ impl Machine {
                         self.refuse(waiting.ticket.admit.request, Refusal::QueueTimeout);
                     }
                 }
+                Timer::Probe(provider) => self.probe(now, provider),
             }
         }
         if fired {

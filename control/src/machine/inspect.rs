@@ -1,28 +1,76 @@
 //! The picture for status and metrics (SNP).
 
-use alloc::{collections::BTreeMap, sync::Arc};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
 use super::Machine;
 use crate::{
     config::{NodePolicy, ProviderPolicy},
-    effect::{Effect, NodeSnapshot, ProviderSnapshot, ProviderStatus, Snapshot},
-    registry::ProviderKey,
+    effect::{
+        Effect, LeaseSnapshot, LeaseState, NodeSnapshot, NodeState, OverlaySnapshot, ProviderSnapshot,
+        ProviderStatus, Snapshot, WaiterSnapshot,
+    },
+    input::LeaseId,
+    lease::{Lease, State},
+    limits::DETAIL_MAX,
+    queue::Waiting,
+    registry::{ProviderKey, Wish},
 };
 
 /// Pending requests by provider: all, long.
 type Queued = BTreeMap<ProviderKey, (u32, u32)>;
 
 impl Machine {
-    pub(super) fn handle_inspect(&mut self, token: u64) {
+    pub(super) fn handle_inspect(&mut self, token: u64, detail: bool) {
         let queued = self.queued();
         let snapshot = Snapshot {
+            now: self.now,
             config_generation: self.config.generation,
             queued: self.queue.len(),
             leases: self.leases.len(),
             cancelling: self.leases.cancelling(),
             nodes: self.config.nodes.iter().map(|node| self.picture_node(node, &queued)).collect(),
+            queue: if detail { self.picture_queue() } else { Vec::new() },
+            holds: if detail { self.picture_leases() } else { Vec::new() },
         };
         self.emit(Effect::Snapshot { token, snapshot });
+    }
+
+    fn picture_queue(&self) -> Vec<WaiterSnapshot> {
+        let mut candidates: BTreeMap<Wish, Vec<Arc<str>>> = BTreeMap::new();
+        let mut waits_for = |wish: Wish| {
+            let named = || self.pool.live_candidates(wish).filter_map(|key| Some(self.pool.name_of(key)?.1));
+            candidates.entry(wish).or_insert_with(|| named().collect()).clone()
+        };
+        let waiting = (1..).zip(self.queue.iter()).take(DETAIL_MAX);
+        let picture = |(position, waiting): (usize, &Waiting)| WaiterSnapshot {
+            request: waiting.ticket.admit.request,
+            position,
+            group: Arc::clone(&waiting.ticket.admit.group),
+            long: waiting.ticket.admit.long,
+            since: waiting.ticket.arrived,
+            attempts: waiting.ticket.attempts,
+            waits_for: waits_for(waiting.wish),
+        };
+        waiting.map(picture).collect()
+    }
+
+    fn picture_leases(&self) -> Vec<LeaseSnapshot> {
+        let picture = |(id, lease): (LeaseId, &Lease)| LeaseSnapshot {
+            lease: id,
+            request: lease.request,
+            node: Arc::clone(&lease.binding.node),
+            provider: Arc::clone(&lease.binding.provider),
+            direct: false,
+            long: lease.slot.long,
+            since: lease.granted,
+            state: match lease.state {
+                State::Active(_) => LeaseState::Active,
+                State::Cancelling { .. } => LeaseState::Cancelling,
+                State::Fenced(_) => LeaseState::Fenced,
+                State::Settled => LeaseState::Settled,
+            },
+        };
+        self.leases.iter().take(DETAIL_MAX).map(picture).collect()
     }
 
     /// Counts each pending request once at each of its live candidates.
@@ -42,13 +90,14 @@ impl Machine {
     }
 
     fn picture_node(&self, node: &NodePolicy, queued: &Queued) -> NodeSnapshot {
-        let connected = self.ownership.owner(&node.id).is_some_and(|owner| owner.is_ready());
+        let (state, since) = self.ownership.state(&node.id);
+        let connected = state == NodeState::Ready;
         let providers =
             node.providers.iter().map(|policy| self.picture(node, policy, connected, queued)).collect();
-        NodeSnapshot { id: Arc::clone(&node.id), connected, providers }
+        NodeSnapshot { id: Arc::clone(&node.id), connected, state, since, providers }
     }
 
-    /// Disabled outranks offline (HND-7).
+    /// Disabled outranks offline, offline the overlay (HND-7).
     fn picture(
         &self,
         node: &NodePolicy,
@@ -56,15 +105,17 @@ impl Machine {
         connected: bool,
         queued: &Queued,
     ) -> ProviderSnapshot {
-        let status = match (policy.enabled, connected) {
-            (false, _) => ProviderStatus::Disabled,
-            (true, false) => ProviderStatus::Offline,
-            (true, true) => ProviderStatus::Available,
+        let key = self.pool.key_of(&node.id, &policy.id);
+        let overlay = key.and_then(|key| self.overlays.overlay(key));
+        let status = match (policy.enabled, connected, overlay) {
+            (false, _, _) => ProviderStatus::Disabled,
+            (true, false, _) => ProviderStatus::Offline,
+            (true, true, Some(_)) => ProviderStatus::Unavailable,
+            (true, true, None) => ProviderStatus::Available,
         };
         let available = status == ProviderStatus::Available;
-        let key = self.pool.key_of(&node.id, &policy.id);
-        // All numbers of an offline provider are 0 (SNP-2), also while its Node drains and it still holds leases.
-        let shown = key.filter(|_| status != ProviderStatus::Offline);
+        // All numbers of an offline or overlaid provider are 0 (SNP-2, HND-6), also while it still holds leases.
+        let shown = key.filter(|_| available || status == ProviderStatus::Disabled);
         let (in_flight, long_in_flight) = shown.map_or((0, 0), |key| self.pool.load(key));
         let (queued, long_queued) = key.and_then(|key| queued.get(&key)).copied().unwrap_or_default();
         ProviderSnapshot {
@@ -76,6 +127,13 @@ impl Machine {
             long_in_flight,
             queued,
             long_queued,
+            overlay: overlay.map(|overlay| OverlaySnapshot {
+                since: overlay.since,
+                adapter: Arc::clone(&overlay.adapter),
+                target: Arc::clone(&overlay.target),
+                next_probe: overlay.next_probe,
+                probes: overlay.probes,
+            }),
         }
     }
 }

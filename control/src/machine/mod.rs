@@ -5,6 +5,7 @@
 //! | `registration` | `Register`, `Ready`, `Draining`, `ConnectionClosed` |
 //! | `admission` | `Admit`, `Withdraw`; the pump, the only place that grants |
 //! | `settlement` | `HolderGone`, `NotSent`, `Terminal` |
+//! | `overlay` | `CommandAnswered`; health evidence, probes |
 //! | `expiry` | time |
 //! | `reload` | `Configure` |
 //! | `inspect` | `Inspect` |
@@ -14,6 +15,7 @@ mod admission;
 mod audit;
 mod expiry;
 mod inspect;
+mod overlay;
 mod registration;
 mod reload;
 mod settlement;
@@ -21,6 +23,7 @@ mod settlement;
 use alloc::{collections::VecDeque, sync::Arc};
 
 pub use audit::AuditError;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::PoolConfig,
@@ -28,6 +31,7 @@ use crate::{
     effect::{Effect, Refusal},
     input::{Input, Moment, RequestId},
     lease::Leases,
+    overlay::Overlays,
     queue::Queue,
     registry::{Ownership, Pool},
     timer::Timers,
@@ -45,10 +49,12 @@ use crate::{
 ///   `Fenced` precedes the `Registration` that superseded it, `Readiness` and `NodeConnected` precede the first
 ///   `Grant` of their generation, `Requeued` precedes the next `Grant` of its request. One call yields at most the
 ///   effects of its own fact and of what it set free: nothing accumulates when the driver drains.
+/// - **Probes.** An [`Effect::Probe`] is a command to be sent on a connection that is a dispatch-ready owner when it is
+///   given. Its answer, if one comes, is told as [`Input::CommandAnswered`]; nothing waits for it.
 /// - **Time.** [`poll_timeout`](Self::poll_timeout) names the next moment at which
 ///   [`handle_timeout`](Self::handle_timeout) has something to do. It changes after any `handle`. Time may only end
-///   waits: it closes connections that are not ready, refuses requests that waited too long and returns slots of
-///   cancelling leases. `handle` first lets its time pass in the same way, so a late driver delays effects but never
+///   waits: it closes connections that are not ready, refuses requests that waited too long, returns slots of
+///   cancelling leases and asks for probes. `handle` first lets its time pass in the same way, so a late driver delays effects but never
 ///   changes a decision.
 /// - **Leases.** Every [`Effect::Grant`] makes one lease whose holder reports [`Input::HolderGone`] exactly once,
 ///   whatever else happened to it, also after `Fenced`, `Failed`, `Requeued` or a refusal as busy. A grant that can no
@@ -58,7 +64,7 @@ use crate::{
 /// - **Requeued.** The request waits as it did before its first grant: should its client leave, `Withdraw` says so.
 ///
 /// The machine panics only when its own tables contradict each other, never because of an input.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     config: Arc<PoolConfig>,
     now: Moment,
@@ -66,6 +72,7 @@ pub struct Machine {
     pool: Pool,
     queue: Queue,
     leases: Leases,
+    overlays: Overlays,
     timers: Timers,
     effects: VecDeque<Effect>,
     counters: Counters,
@@ -85,6 +92,7 @@ impl Machine {
             pool,
             queue: Queue::default(),
             leases: Leases::default(),
+            overlays: Overlays::default(),
             timers: Timers::default(),
             effects: VecDeque::new(),
             counters: Counters::default(),
@@ -96,13 +104,13 @@ impl Machine {
         let now = self.advance(now);
         self.expire(now);
         match input {
-            Input::Configure(config) => self.handle_configure(config),
+            Input::Configure(config) => self.handle_configure(now, config),
             Input::Register { connection, certified, claimed, token_ok } => {
                 self.handle_register(now, connection, &certified, &claimed, token_ok);
             }
-            Input::Ready { connection, claimed } => self.handle_ready(connection, &claimed),
-            Input::Draining { connection } => self.handle_draining(connection),
-            Input::ConnectionClosed { connection } => self.handle_connection_closed(connection),
+            Input::Ready { connection, claimed } => self.handle_ready(now, connection, &claimed),
+            Input::Draining { connection } => self.handle_draining(now, connection),
+            Input::ConnectionClosed { connection } => self.handle_connection_closed(now, connection),
             Input::Admit(admit) => self.handle_admit(now, admit),
             Input::Withdraw { request } => self.handle_withdraw(request),
             Input::HolderGone { lease, sent } => self.handle_holder_gone(now, lease, sent),
@@ -110,7 +118,10 @@ impl Machine {
             Input::Terminal { connection, lease, error, sequence } => {
                 self.handle_terminal(now, connection, lease, error, sequence);
             }
-            Input::Inspect { token } => self.handle_inspect(token),
+            Input::CommandAnswered { connection, command, result } => {
+                self.handle_command_answered(connection, command, &result);
+            }
+            Input::Inspect { token, detail } => self.handle_inspect(token, detail),
         }
         self.pump(now);
         self.expire(now);
@@ -154,6 +165,7 @@ impl Machine {
             Refusal::QueueFull => &mut self.counters.queue_full,
             Refusal::QueueTimeout => &mut self.counters.queue_timeouts,
             Refusal::Busy => &mut self.counters.refused_busy,
+            Refusal::NoNode => &mut self.counters.refused_no_node,
         };
         *counter += 1;
         self.emit(Effect::Refuse { request, reason });

@@ -29,22 +29,22 @@ impl Machine {
             return;
         }
         if let Some(old) = self.ownership.owner(certified).map(|owner| owner.connection)
-            && let Some((node, owner)) = self.ownership.release(old)
+            && let Some((node, owner)) = self.ownership.release(now, old)
         {
             self.counters.superseded += 1;
             self.disown(node, owner);
             self.emit(Effect::CloseConnection { connection: old, reason: CloseReason::Superseded });
         }
         let until = now.after(READY_TIMEOUT);
-        self.ownership.claim(connection, certified, until);
+        self.ownership.claim(now, connection, certified, until);
         self.timers.set(until, Timer::Ready(connection));
         self.counters.registrations_accepted += 1;
         self.emit(Effect::Registration { connection, outcome });
     }
 
     /// Only the first ready of a generation activates anything (REG-6).
-    pub(super) fn handle_ready(&mut self, connection: ConnectionId, claimed: &str) {
-        match self.ownership.ready(connection, claimed) {
+    pub(super) fn handle_ready(&mut self, now: Moment, connection: ConnectionId, claimed: &str) {
+        match self.ownership.ready(now, connection, claimed) {
             Ok(Readied::First { node, pending }) => {
                 if let Some(until) = pending.pending_until() {
                     self.timers.cancel(until, Timer::Ready(connection));
@@ -65,11 +65,12 @@ impl Machine {
 
     /// The providers of a draining Node are no candidates until a newer generation is ready. Its leases stay and settle as
     /// before: nothing is fenced, and who waits goes elsewhere or goes on waiting.
-    pub(super) fn handle_draining(&mut self, connection: ConnectionId) {
-        match self.ownership.drain(connection) {
+    pub(super) fn handle_draining(&mut self, now: Moment, connection: ConnectionId) {
+        match self.ownership.drain(now, connection) {
             Some(node) => {
                 self.counters.draining += 1;
                 self.pool.deactivate(&node);
+                self.stop_probes(&node);
             }
             None => self.counters.stale_inputs += 1,
         }
@@ -77,8 +78,8 @@ impl Machine {
 
     /// Of the current owner: its claim is free, and its generation fenced if it was ready. Of any other connection:
     /// nothing (FEN-4).
-    pub(super) fn handle_connection_closed(&mut self, connection: ConnectionId) {
-        if let Some((node, owner)) = self.ownership.release(connection) {
+    pub(super) fn handle_connection_closed(&mut self, now: Moment, connection: ConnectionId) {
+        if let Some((node, owner)) = self.ownership.release(now, connection) {
             self.disown(node, owner);
         }
     }
@@ -95,12 +96,13 @@ impl Machine {
     /// who holds a lease of it is told. The pump at the end of the transition does the rest.
     fn fence(&mut self, node: Arc<str>, generation: u64) {
         self.pool.deactivate(&node);
+        self.end_overlays(&node);
         let fenced = self.leases.fence(generation);
         self.counters.generations_fenced += 1;
         self.emit(Effect::NodeFenced { node, generation, leases: fenced.len() });
         for settled in fenced {
             self.counters.leases_fenced += 1;
-            self.give_back(&settled);
+            self.give_back(&settled, |returned| &mut returned.fenced);
             if settled.bound.is_none() {
                 self.emit(Effect::Fenced { lease: settled.lease, request: settled.request });
             }

@@ -6,6 +6,7 @@ use super::Machine;
 use crate::{
     config::PoolConfig,
     effect::{CloseReason, Effect},
+    input::Moment,
     registry::{Live, Ownership},
     timer::Timer,
 };
@@ -14,8 +15,9 @@ impl Machine {
     /// Takes over a snapshot: leases stay, every pending request is judged again by the new policy (POL-6).
     ///
     /// A Node that left the configuration is treated as disconnected and its connection closed. A waiting request
-    /// keeps its place; its wait is measured from its arrival by the new bound.
-    pub(super) fn handle_configure(&mut self, config: Arc<PoolConfig>) {
+    /// keeps its place; its wait is measured from its arrival by the new bound. An overlay stays while its generation lives
+    /// (HND-7).
+    pub(super) fn handle_configure(&mut self, now: Moment, config: Arc<PoolConfig>) {
         self.counters.reloads += 1;
         for (node, owner) in self.ownership.reconfigure(&config.nodes) {
             self.disown(node, owner);
@@ -23,7 +25,9 @@ impl Machine {
             self.emit(Effect::CloseConnection { connection, reason: CloseReason::Removed });
         }
         let ownership = &self.ownership;
-        self.pool.rebuild(&config, |node| live(ownership, node));
+        let forgotten = self.pool.rebuild(&config, |node| live(ownership, node));
+        forgotten.into_iter().for_each(|provider| self.forget_overlay(provider));
+        self.review_probes(now);
         self.config = config;
         for waiting in self.queue.drain() {
             let number = waiting.ticket.number;

@@ -2,8 +2,9 @@
 
 use proto::message::{ErrorKind, ExecutionError};
 
-use super::Machine;
+use super::{Machine, overlay::Seen};
 use crate::{
+    counters::Returned,
     effect::{Effect, Refusal},
     input::{ConnectionId, LeaseId, Moment},
     lease::{Gone, Settled},
@@ -22,14 +23,25 @@ impl Machine {
         error: Option<ExecutionError>,
         sequence: u64,
     ) {
-        let Some((settled, ticket)) = self.leases.terminal(lease, connection) else {
+        let Some(current) = self.leases.current(lease, connection) else {
             self.counters.stale_inputs += 1;
             return;
         };
-        self.give_back(&settled);
-        let (Some(ticket), Some(error)) = (ticket, error) else { return };
         // A busy Node has done nothing, so it has said nothing else either: behind a frame the word is not believed.
-        if error.kind == ErrorKind::Busy && sequence == 0 {
+        let busy = error.as_ref().is_some_and(|error| error.kind == ErrorKind::Busy) && sequence == 0;
+        let seen = error.as_ref().and_then(|error| Seen::of(error, current));
+        let Some((settled, ticket)) = self.leases.terminal(lease) else { return };
+        let present = ticket.is_some();
+        self.give_back(&settled, |returned| match &error {
+            _ if !present => &mut returned.cancelled,
+            None => &mut returned.completed,
+            Some(_) if busy => &mut returned.busy,
+            Some(_) => &mut returned.failed,
+        });
+        // The slot is back already: whatever the evidence is worth, the lease's return does not depend on it (HND-2).
+        let handoff = seen.and_then(|seen| self.take_evidence(now, seen));
+        let (Some(ticket), Some(error)) = (ticket, error) else { return };
+        if busy {
             self.counters.busy += 1;
             // A Node that drains says so to whatever was on the way to it: that tells nothing about gates, and it is granted
             // nothing more that it could say it to again.
@@ -41,14 +53,14 @@ impl Machine {
             }
         } else {
             self.counters.failed += 1;
-            self.emit(Effect::Failed { lease, request: settled.request, error, sequence });
+            self.emit(Effect::Failed { lease, request: settled.request, error, sequence, handoff });
         }
     }
 
     pub(super) fn handle_holder_gone(&mut self, now: Moment, lease: LeaseId, sent: bool) {
         let until = now.after(CANCEL_BOUND);
         match self.leases.holder_gone(lease, sent, until) {
-            Gone::Returned(settled) => self.give_back(&settled),
+            Gone::Returned(settled) => self.give_back(&settled, |returned| &mut returned.abandoned),
             Gone::Cancelling => {
                 self.counters.cancelled += 1;
                 self.timers.set(until, Timer::CancelBound(lease));
@@ -64,20 +76,23 @@ impl Machine {
             return;
         };
         if let Some(settled) = settled {
-            self.give_back(&settled);
+            self.give_back(&settled, |returned| &mut returned.not_sent);
         }
         if let Some(ticket) = ticket {
             self.readmit(now, lease, ticket);
         }
     }
 
-    /// Counts a slot that its lease returned.
-    pub(super) fn give_back(&mut self, settled: &Settled) {
+    /// Counts a slot that its lease returned, and why.
+    pub(super) fn give_back(&mut self, settled: &Settled, cause: impl FnOnce(&mut Returned) -> &mut u64) {
         if let Some(until) = settled.bound {
             self.timers.cancel(until, Timer::CancelBound(settled.lease));
         }
-        self.pool.give_back(settled.slot);
         self.counters.settled += 1;
+        *cause(&mut self.counters.returned) += 1;
+        if self.pool.give_back(settled.slot) {
+            self.forget_overlay(settled.slot.provider);
+        }
     }
 
     /// Nothing ran: the request goes back to its old place.

@@ -5,12 +5,15 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::TicketNo;
 use crate::registry::Avoidance;
 
 /// Lines of one shape, by what they avoid. Never empty while it is in the queue's table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Lines {
+    #[serde(with = "crate::pairs")]
     lines: BTreeMap<Avoidance, BTreeSet<TicketNo>>,
     /// `(oldest ticket, line)` of every line.
     heads: BTreeSet<(TicketNo, Avoidance)>,

@@ -2,17 +2,19 @@
 
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     input::{Admit, Moment},
     registry::Wish,
 };
 
 /// Place in the line, strictly rising in order of first admission. A re-admitted request keeps its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct TicketNo(pub(crate) u64);
 
 /// What a request carries from its first admission to its end, through every grant and re-admission.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ticket {
     pub(crate) number: TicketNo,
     pub(crate) admit: Admit,
@@ -27,7 +29,7 @@ pub(crate) struct Ticket {
 }
 
 /// A ticket in the queue.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     pub(crate) ticket: Ticket,
     /// What it asks for, resolved against the configuration in force.

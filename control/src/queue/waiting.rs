@@ -5,19 +5,28 @@ use alloc::{
     vec::Vec,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{Ticket, TicketNo, Waiting, line::Lines};
 use crate::{
     input::{Admit, Moment, RequestId},
     registry::{GroupKey, Shape, Wish},
 };
 
+/// The waiters of one group, by shape.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Shapes(#[serde(with = "crate::pairs")] BTreeMap<Shape, Lines>);
+
 /// All pending requests, in order of first admission.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Queue {
+    #[serde(with = "crate::pairs")]
     tickets: BTreeMap<TicketNo, Waiting>,
+    #[serde(with = "crate::pairs")]
     numbers: BTreeMap<RequestId, TicketNo>,
     /// Groups and shapes somebody waits for; an empty one is removed.
-    groups: BTreeMap<GroupKey, BTreeMap<Shape, Lines>>,
+    #[serde(with = "crate::pairs")]
+    groups: BTreeMap<GroupKey, Shapes>,
     last: u64,
 }
 
@@ -39,7 +48,7 @@ impl Queue {
     pub(crate) fn insert(&mut self, waiting: Waiting) {
         let number = waiting.ticket.number;
         let Wish { group, shape, avoidance } = waiting.wish;
-        self.groups.entry(group).or_default().entry(shape).or_default().insert(avoidance, number);
+        self.groups.entry(group).or_default().0.entry(shape).or_default().insert(avoidance, number);
         self.numbers.insert(waiting.ticket.admit.request, number);
         self.tickets.insert(number, waiting);
     }
@@ -50,13 +59,13 @@ impl Queue {
         self.numbers.remove(&waiting.ticket.admit.request);
         let Wish { group, shape, avoidance } = waiting.wish;
         if let Entry::Occupied(mut shapes) = self.groups.entry(group) {
-            if let Entry::Occupied(mut lines) = shapes.get_mut().entry(shape) {
+            if let Entry::Occupied(mut lines) = shapes.get_mut().0.entry(shape) {
                 lines.get_mut().remove(avoidance, number);
                 if lines.get().is_empty() {
                     lines.remove();
                 }
             }
-            if shapes.get().is_empty() {
+            if shapes.get().0.is_empty() {
                 shapes.remove();
             }
         }
@@ -81,7 +90,7 @@ impl Queue {
         mut choose: impl FnMut(&Wish) -> Option<T>,
     ) -> Option<(TicketNo, T)> {
         let mut best: Option<(TicketNo, T)> = None;
-        for (&shape, lines) in self.groups.get(&group)? {
+        for (&shape, lines) in &self.groups.get(&group)?.0 {
             let beaten =
                 |number, best: &Option<(TicketNo, T)>| best.as_ref().is_some_and(|(b, _)| *b < number);
             if lines.heads().next().is_none_or(|(number, _)| beaten(number, &best))
@@ -117,7 +126,7 @@ impl Queue {
     /// How many wait for each wish, for snapshots.
     pub(crate) fn wishes(&self) -> impl Iterator<Item = (Wish, usize)> {
         self.groups.iter().flat_map(|(&group, shapes)| {
-            shapes.iter().flat_map(move |(&shape, lines)| {
+            shapes.0.iter().flat_map(move |(&shape, lines)| {
                 lines.lengths().map(move |(avoidance, len)| (Wish { group, shape, avoidance }, len))
             })
         })

@@ -5,11 +5,13 @@
 
 use alloc::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::provider::{Rank, Standing};
 use crate::config::Capabilities;
 
 /// How many members, and how many of them take long requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     all: u32,
     long: u32,
@@ -22,7 +24,7 @@ impl Tally {
 }
 
 /// One capability set of one group.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bucket {
     pub(crate) capabilities: Capabilities,
     /// Enabled members.

@@ -2,6 +2,8 @@
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     GroupKey, Pool, ProviderKey, Shape, Wish,
     bucket::{Bucket, Tally},
@@ -10,7 +12,7 @@ use super::{
 use crate::{effect::Refusal, input::Admit, registry::Avoidance};
 
 /// One model group, resolved.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Group {
     /// In configured order.
     pub(crate) members: Vec<Member>,
@@ -20,7 +22,7 @@ pub(crate) struct Group {
 }
 
 /// One candidate of a group, resolved.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) provider: ProviderKey,
     pub(crate) bucket: usize,

@@ -10,6 +10,7 @@ mod pool;
 mod provider;
 mod rebuild;
 mod retired;
+mod served;
 mod wish;
 
 pub(crate) use choice::Choice;

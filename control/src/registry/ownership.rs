@@ -2,10 +2,12 @@
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
+use serde::{Deserialize, Serialize};
+
 use super::retired::Retired;
 use crate::{
     config::NodePolicy,
-    effect::{ReadinessRefusal, RegistrationRefusal},
+    effect::{NodeState, ReadinessRefusal, RegistrationRefusal},
     input::{ConnectionId, Moment},
 };
 
@@ -20,7 +22,7 @@ use crate::{
 ///      │                               Register      │                │      was Ready or Draining; the Node ID is
 ///      └── closed, removed: fenced ──────────────────┴────────────────┘      Pending again
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// Claimed, not dispatchable (REG-3).
     Pending {
@@ -34,12 +36,22 @@ pub(crate) enum Stage {
 }
 
 /// The current owner of a Node ID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     pub(crate) connection: ConnectionId,
     /// Strictly rising over all registrations ever accepted.
     pub(crate) generation: u64,
     pub(crate) stage: Stage,
+    /// Begin of the stage.
+    pub(crate) since: Moment,
+}
+
+/// A Node ID, owned or not.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Post {
+    owner: Option<Owner>,
+    /// When the last owner went; `None` = there was none since the Node was configured.
+    left: Option<Moment>,
 }
 
 impl Owner {
@@ -77,10 +89,11 @@ pub(crate) enum Readied {
 }
 
 /// Owners by Node ID, and Node IDs by owner. Both hold at most one entry for each configured Node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ownership {
     /// Every configured Node.
-    nodes: BTreeMap<Arc<str>, Option<Owner>>,
+    nodes: BTreeMap<Arc<str>, Post>,
+    #[serde(with = "crate::pairs")]
     owned: BTreeMap<ConnectionId, Arc<str>>,
     retired: Retired,
     last_generation: u64,
@@ -111,20 +124,20 @@ impl Ownership {
     }
 
     /// Makes `connection` the pending owner of a configured Node ID that has no owner.
-    pub(crate) fn claim(&mut self, connection: ConnectionId, node: &str, until: Moment) {
-        if let Some((id, _)) = self.nodes.get_key_value(node) {
-            let id = Arc::clone(id);
+    pub(crate) fn claim(&mut self, now: Moment, connection: ConnectionId, node: &Arc<str>, until: Moment) {
+        if let Some(post) = self.nodes.get_mut(node) {
             self.last_generation += 1;
             let generation = self.last_generation;
-            let owner = Owner { connection, generation, stage: Stage::Pending { until } };
-            self.owned.insert(connection, Arc::clone(&id));
-            self.nodes.insert(id, Some(owner));
+            let stage = Stage::Pending { until };
+            post.owner = Some(Owner { connection, generation, stage, since: now });
+            self.owned.insert(connection, Arc::clone(node));
         }
     }
 
     /// A ready request: staleness is decided by who owns the Node ID now, by nothing the peer says (REG-7).
     pub(crate) fn ready(
         &mut self,
+        now: Moment,
         connection: ConnectionId,
         claimed: &str,
     ) -> Result<Readied, ReadinessRefusal> {
@@ -138,22 +151,22 @@ impl Ownership {
         if **node != *claimed {
             return Err(ReadinessRefusal::IdentityMismatch);
         }
-        let Some(owner) = self.nodes.get_mut(node).and_then(Option::as_mut) else {
+        let Some(owner) = self.nodes.get_mut(node).and_then(|post| post.owner.as_mut()) else {
             return Err(ReadinessRefusal::Stale);
         };
         if owner.holds_leases() {
             return Ok(Readied::Again);
         }
         let pending = *owner;
-        owner.stage = Stage::Ready;
+        (owner.stage, owner.since) = (Stage::Ready, now);
         Ok(Readied::First { node: Arc::clone(node), pending })
     }
 
     /// The dispatch-ready owner takes no new runs; which Node that is. `None`: the connection is no such owner.
-    pub(crate) fn drain(&mut self, connection: ConnectionId) -> Option<Arc<str>> {
+    pub(crate) fn drain(&mut self, now: Moment, connection: ConnectionId) -> Option<Arc<str>> {
         let node = self.owned.get(&connection)?;
-        let owner = self.nodes.get_mut(node)?.as_mut().filter(|owner| owner.is_ready())?;
-        owner.stage = Stage::Draining;
+        let owner = self.nodes.get_mut(node)?.owner.as_mut().filter(|owner| owner.is_ready())?;
+        (owner.stage, owner.since) = (Stage::Draining, now);
         Some(Arc::clone(node))
     }
 
@@ -164,10 +177,12 @@ impl Ownership {
     }
 
     /// Ends a connection's ownership, if it has one, and remembers the connection as over.
-    pub(crate) fn release(&mut self, connection: ConnectionId) -> Option<(Arc<str>, Owner)> {
+    pub(crate) fn release(&mut self, now: Moment, connection: ConnectionId) -> Option<(Arc<str>, Owner)> {
         self.retired.insert(connection);
         let node = self.owned.remove(&connection)?;
-        let owner = self.nodes.get_mut(&node)?.take()?;
+        let post = self.nodes.get_mut(&node)?;
+        let owner = post.owner.take()?;
+        post.left = Some(now);
         Some((node, owner))
     }
 
@@ -175,10 +190,10 @@ impl Ownership {
     pub(crate) fn reconfigure(&mut self, nodes: &[NodePolicy]) -> Vec<(Arc<str>, Owner)> {
         let mut old = core::mem::take(&mut self.nodes);
         for node in nodes {
-            let owner = old.remove(&node.id).flatten();
-            self.nodes.entry(Arc::clone(&node.id)).or_insert(owner);
+            let post = old.remove(&node.id).unwrap_or_default();
+            self.nodes.entry(Arc::clone(&node.id)).or_insert(post);
         }
-        let removed: Vec<_> = old.into_iter().filter_map(|(node, owner)| Some((node, owner?))).collect();
+        let removed: Vec<_> = old.into_iter().filter_map(|(node, post)| Some((node, post.owner?))).collect();
         for (_, owner) in &removed {
             self.owned.remove(&owner.connection);
             self.retired.insert(owner.connection);
@@ -187,12 +202,24 @@ impl Ownership {
     }
 
     pub(crate) fn owner(&self, node: &str) -> Option<&Owner> {
-        self.nodes.get(node)?.as_ref()
+        self.nodes.get(node)?.owner.as_ref()
+    }
+
+    /// How far the connection of a Node is, and since when.
+    pub(crate) fn state(&self, node: &str) -> (NodeState, Option<Moment>) {
+        let Some(post) = self.nodes.get(node) else { return (NodeState::Disconnected, None) };
+        let Some(owner) = &post.owner else { return (NodeState::Disconnected, post.left) };
+        let state = match owner.stage {
+            Stage::Pending { .. } => NodeState::Pending,
+            Stage::Ready => NodeState::Ready,
+            Stage::Draining => NodeState::Draining,
+        };
+        (state, Some(owner.since))
     }
 
     /// All owners, for audits.
     pub(crate) fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
-        self.nodes.iter().filter_map(|(node, owner)| Some((node, owner.as_ref()?)))
+        self.nodes.iter().filter_map(|(node, post)| Some((node, post.owner.as_ref()?)))
     }
 
     /// The Node ID a connection owns, for audits.

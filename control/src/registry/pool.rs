@@ -10,14 +10,18 @@ use alloc::{
 };
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Choice, GroupKey, Live, ProviderKey, bucket::Bucket, choice::Group, provider::Provider};
-use crate::{input::ConnectionId, lease::Slot};
+use crate::lease::{Binding, Slot};
 
 /// All providers and groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Pool {
+    #[serde(with = "crate::pairs")]
     pub(super) providers: BTreeMap<ProviderKey, Provider>,
     /// By Node and provider id: the two together are the identity that capacity belongs to (POL-3).
+    #[serde(with = "crate::pairs")]
     pub(super) names: BTreeMap<(Arc<str>, Arc<str>), ProviderKey>,
     /// Configured providers of each configured Node, in configured order.
     pub(super) by_node: BTreeMap<Arc<str>, Vec<ProviderKey>>,
@@ -32,12 +36,8 @@ pub(crate) struct Pool {
 /// What a dispatch to a chosen candidate needs to know.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
-    pub(crate) connection: ConnectionId,
-    pub(crate) generation: u64,
-    pub(crate) node: Arc<str>,
-    pub(crate) provider: Arc<str>,
-    pub(crate) adapter: Arc<str>,
-    pub(crate) target: Arc<str>,
+    pub(crate) live: Live,
+    pub(crate) binding: Binding,
     pub(crate) stall_timeout: Duration,
     pub(crate) request_timeout: Duration,
 }
@@ -53,8 +53,13 @@ impl Pool {
         self.set_live(node, None);
     }
 
+    /// The configured providers of a Node.
+    pub(crate) fn of_node(&self, node: &str) -> Vec<ProviderKey> {
+        self.by_node.get(node).cloned().unwrap_or_default()
+    }
+
     fn set_live(&mut self, node: &str, live: Option<Live>) {
-        for key in self.by_node.get(node).cloned().unwrap_or_default() {
+        for key in self.of_node(node) {
             self.update(key, |provider| provider.live = live);
         }
     }
@@ -64,15 +69,15 @@ impl Pool {
         let target = &self.groups.get(choice.group.0)?.members.get(choice.member as usize)?.target;
         let target = Arc::clone(target);
         let provider = self.providers.get(&choice.provider)?;
-        let Live { connection, generation } = provider.live?;
         let policy = &provider.policy;
         let dispatch = Dispatch {
-            connection,
-            generation,
-            node: Arc::clone(&provider.node),
-            provider: Arc::clone(&policy.id),
-            adapter: Arc::clone(&policy.adapter),
-            target,
+            live: provider.live?,
+            binding: Binding {
+                node: Arc::clone(&provider.node),
+                provider: Arc::clone(&policy.id),
+                adapter: Arc::clone(&policy.adapter),
+                target,
+            },
             stall_timeout: policy.stall_timeout,
             request_timeout: policy.request_timeout,
         };
@@ -86,22 +91,27 @@ impl Pool {
         Some(dispatch)
     }
 
-    /// Returns a slot.
-    pub(crate) fn give_back(&mut self, slot: Slot) {
+    /// Returns a slot. Whether its provider is forgotten: it left the configuration, and this was its last lease.
+    pub(crate) fn give_back(&mut self, slot: Slot) -> bool {
         self.update(slot.provider, |provider| {
             provider.in_flight -= 1;
             provider.long_in_flight -= u32::from(slot.long);
         });
-        self.forget_if_over(slot.provider);
+        self.forget_if_over(slot.provider)
     }
 
     /// Forgets a provider that left the configuration and holds no lease.
-    pub(super) fn forget_if_over(&mut self, key: ProviderKey) {
-        let Some(provider) = self.providers.get(&key) else { return };
-        if !provider.configured && provider.in_flight == 0 {
-            self.names.remove(&(Arc::clone(&provider.node), Arc::clone(&provider.policy.id)));
-            self.providers.remove(&key);
-        }
+    pub(super) fn forget_if_over(&mut self, key: ProviderKey) -> bool {
+        let over = |provider: &&Provider| !provider.configured && provider.in_flight == 0;
+        let Some(provider) = self.providers.get(&key).filter(over) else { return false };
+        self.names.remove(&(Arc::clone(&provider.node), Arc::clone(&provider.policy.id)));
+        self.providers.remove(&key);
+        true
+    }
+
+    /// Takes a provider out, or back in (HND-4, CAP-2).
+    pub(crate) fn overlay(&mut self, key: ProviderKey, overlaid: bool) {
+        self.update(key, |provider| provider.overlaid = overlaid);
     }
 
     /// The one place where a provider changes.
@@ -182,6 +192,11 @@ impl Pool {
         loads.keys().all(|key| self.providers.contains_key(key))
             && self.providers.iter().all(|(key, p)| (p.in_flight, p.long_in_flight) == counted(key))
             && self.providers.values().all(|p| p.configured || p.in_flight > 0)
+    }
+
+    /// Providers that are taken out.
+    pub(crate) fn overlaid(&self) -> impl Iterator<Item = ProviderKey> {
+        self.providers.iter().filter(|(_, provider)| provider.overlaid).map(|(&key, _)| key)
     }
 
     /// Whether all providers of a Node serve under exactly this generation.

@@ -2,15 +2,17 @@
 
 use alloc::{sync::Arc, vec::Vec};
 
+use serde::{Deserialize, Serialize};
+
 use super::GroupKey;
 use crate::{config::ProviderPolicy, input::ConnectionId};
 
 /// One provider of one Node, for as long as it is configured or holds leases; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ProviderKey(pub(crate) u64);
 
 /// The dispatch-ready generation a provider is served by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Live {
     pub(crate) connection: ConnectionId,
     pub(crate) generation: u64,
@@ -18,7 +20,7 @@ pub(crate) struct Live {
 
 /// Order among eligible candidates, best first (POL-2). Full ties go to the one whose last grant is longest ago, which
 /// rotates them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Rank {
     pub(crate) in_flight: u32,
     pub(crate) priority: u32,
@@ -31,7 +33,7 @@ pub(crate) struct Standing {
     pub(crate) rank: Rank,
     /// Enabled by configuration.
     pub(crate) enabled: bool,
-    /// Enabled and dispatch-ready.
+    /// Enabled, dispatch-ready and not overlaid (POL-2).
     pub(crate) live: bool,
     /// Takes long requests at all.
     pub(crate) takes_long: bool,
@@ -65,7 +67,7 @@ impl Standing {
 }
 
 /// A place in a group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Seat {
     pub(crate) group: GroupKey,
     pub(crate) bucket: usize,
@@ -73,13 +75,15 @@ pub(crate) struct Seat {
 }
 
 /// One provider. The load is counted here and nowhere else.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Provider {
     pub(crate) node: Arc<str>,
     pub(crate) policy: ProviderPolicy,
     /// Whether the configuration in force has it; if not, it only waits for its leases to come back.
     pub(crate) configured: bool,
     pub(crate) live: Option<Live>,
+    /// Taken out by its health (HND-4), whatever the configuration says.
+    pub(crate) overlaid: bool,
     /// Leases that hold a slot; above capacity only after capacity was lowered.
     pub(crate) in_flight: u32,
     /// The long ones among them.
@@ -92,7 +96,7 @@ pub(crate) struct Provider {
 impl Provider {
     pub(crate) fn standing(&self) -> Standing {
         let policy = &self.policy;
-        let live = policy.enabled && self.live.is_some();
+        let live = policy.enabled && self.live.is_some() && !self.overlaid;
         let open = live && self.in_flight < policy.capacity;
         Standing {
             rank: Rank { in_flight: self.in_flight, priority: policy.priority, last_grant: self.last_grant },

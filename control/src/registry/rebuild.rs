@@ -14,8 +14,12 @@ impl Pool {
     /// Takes over `config`. `live` tells the dispatch-ready generation of a Node.
     ///
     /// A provider is the same when Node and id are (POL-3); its leases stay and count (POL-6). Group keys
-    /// given out before are void; who waits is to be resolved and enqueued again.
-    pub(crate) fn rebuild(&mut self, config: &PoolConfig, live: impl Fn(&str) -> Option<Live>) {
+    /// given out before are void; who waits is to be resolved and enqueued again. Gives the providers that are forgotten.
+    pub(crate) fn rebuild(
+        &mut self,
+        config: &PoolConfig,
+        live: impl Fn(&str) -> Option<Live>,
+    ) -> Vec<ProviderKey> {
         for provider in self.providers.values_mut() {
             provider.configured = false;
             provider.live = None;
@@ -33,9 +37,8 @@ impl Pool {
             }
             self.by_node.insert(Arc::clone(&node.id), keys);
         }
-        for key in self.providers.keys().copied().collect::<Vec<_>>() {
-            self.forget_if_over(key);
-        }
+        let mut forgotten: Vec<_> = self.providers.keys().copied().collect();
+        forgotten.retain(|&key| self.forget_if_over(key));
         self.group_keys.clear();
         self.groups.clear();
         for (index, group) in config.groups.iter().enumerate() {
@@ -44,6 +47,7 @@ impl Pool {
             self.group_keys.insert(Arc::clone(&group.id), GroupKey(index));
         }
         self.touched.clear();
+        forgotten
     }
 
     fn place(&mut self, node: &Arc<str>, policy: &ProviderPolicy, live: Option<Live>) -> ProviderKey {
@@ -57,6 +61,7 @@ impl Pool {
             policy: policy.clone(),
             configured: true,
             live: None,
+            overlaid: false,
             in_flight: 0,
             long_in_flight: 0,
             last_grant: 0,

@@ -2,10 +2,12 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{input::ConnectionId, limits::RETIRED_MAX};
 
 /// The last [`RETIRED_MAX`] connections that lost their Node ID or were closed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Retired {
     members: BTreeSet<ConnectionId>,
     /// The same, oldest first.

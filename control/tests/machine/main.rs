@@ -8,6 +8,7 @@ mod cost;
 mod draining;
 mod fencing;
 mod leases;
+mod overlay;
 mod queueing;
 mod random;
 mod registration;

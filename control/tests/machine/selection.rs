@@ -248,6 +248,7 @@ fn a_grant_names_everything_a_dispatch_needs() {
         connection: ConnectionId(1),
         generation: 1,
         node: "n1".into(),
+        direct: false,
         provider: "p1".into(),
         adapter: "p1-adapter".into(),
         target: "m@p1".into(),

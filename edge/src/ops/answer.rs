@@ -75,6 +75,6 @@ async fn inspect(state: &Rc<ShardState>) -> Arc<Snapshot> {
     let token = state.metrics.next_token();
     let waiter = Rc::new(Queue::new());
     state.inspections.borrow_mut().insert(token, Rc::clone(&waiter));
-    state.input(Input::Inspect { token });
+    state.input(Input::Inspect { token, detail: false });
     waiter.pop().await
 }

@@ -95,6 +95,7 @@ impl ProviderLine {
             ProviderStatus::Available => "healthy",
             ProviderStatus::Offline => "offline",
             ProviderStatus::Disabled => "disabled",
+            ProviderStatus::Unavailable => "unavailable",
         };
         Self {
             id: provider.id.to_string(),

@@ -6,14 +6,20 @@
 //! (I10), a runnable request left waiting (I11), an overlong queue (I12), a lost request (I13), a grant to a client
 //! that left (I14).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use control::{
     Counters,
     config::{PoolConfig, ProviderPolicy},
-    effect::{Effect, Grant, ProviderStatus, Snapshot},
-    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+    counters::Returned,
+    effect::{Effect, Grant, Probe, ProviderStatus, Snapshot},
+    input::{Admit, CommandId, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
+use proto::message::{ErrorKind, ExecutionError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -37,6 +43,8 @@ pub struct Held {
     pub connection: ConnectionId,
     node: Arc<str>,
     provider: Arc<str>,
+    pub adapter: Arc<str>,
+    pub target: Arc<str>,
     generation: u64,
     long: bool,
     /// Whether the slot is still taken.
@@ -70,7 +78,15 @@ pub struct Oracle {
     pub requests: BTreeMap<RequestId, Request>,
     pub leases: BTreeMap<LeaseId, Held>,
     granted: u64,
-    returned: u64,
+    returned: Returned,
+    /// Providers that are taken out, with the probe whose answer counts: by Node and provider.
+    pub overlaid: BTreeMap<(Arc<str>, Arc<str>), Option<Probe>>,
+    last_command: u64,
+    /// The latest probes, outstanding or not.
+    pub probes: VecDeque<Probe>,
+    /// What the input of this step may do to an overlay.
+    may_lower: Option<(Arc<str>, Arc<str>)>,
+    may_clear: Option<(ConnectionId, CommandId)>,
     /// The lease and node names of the input of this step.
     certified: Option<Arc<str>>,
 }
@@ -86,7 +102,12 @@ impl Oracle {
             requests: BTreeMap::new(),
             leases: BTreeMap::new(),
             granted: 0,
-            returned: 0,
+            returned: Returned::default(),
+            overlaid: BTreeMap::new(),
+            last_command: 0,
+            probes: VecDeque::new(),
+            may_lower: None,
+            may_clear: None,
             certified: None,
         }
     }
@@ -98,7 +119,8 @@ impl Oracle {
             .filter(|(_, l)| l.bound.is_some_and(|at| at <= now))
             .map(|(&id, _)| id)
             .collect();
-        due.into_iter().for_each(|id| self.give_back(id));
+        due.into_iter().for_each(|id| self.give_back(id, |by| &mut by.cancel_bound));
+        (self.may_lower, self.may_clear) = (None, None);
         if let Some(input) = input {
             self.fact(now, input);
         }
@@ -107,6 +129,11 @@ impl Oracle {
         }
         assert_eq!(self.closed, None, "FEN-2: a ready owner closed and its generation was not fenced");
         self.leases.retain(|_, lease| lease.open || lease.holder);
+        let gone = |(node, provider): &(Arc<str>, Arc<str>)| {
+            self.find_on(node, provider).is_none() && self.load(node, provider) == (0, 0)
+        };
+        let gone: Vec<_> = self.overlaid.keys().filter(|key| gone(key)).cloned().collect();
+        gone.iter().for_each(|key| drop(self.overlaid.remove(key)));
     }
 
     fn fact(&mut self, now: Moment, input: &Input) {
@@ -118,6 +145,10 @@ impl Oracle {
                 let mine = |c: &&mut Claim| c.connection == *connection && c.ready.is_some();
                 if let Some(claim) = self.claims.values_mut().find(mine) {
                     claim.draining = true;
+                    let of = |probe: &Option<Probe>| {
+                        probe.as_ref().is_some_and(|probe| probe.connection == *connection)
+                    };
+                    self.overlaid.values_mut().filter(|probe| of(probe)).for_each(|probe| *probe = None);
                 }
             }
             Input::ConnectionClosed { connection } => {
@@ -138,16 +169,29 @@ impl Oracle {
                 }
             }
             Input::HolderGone { lease, sent } => self.holder_gone(now, *lease, *sent),
-            Input::NotSent { lease } => self.give_back(*lease),
-            Input::Terminal { connection, lease, error, .. } => {
+            Input::NotSent { lease } => self.give_back(*lease, |by| &mut by.not_sent),
+            Input::Terminal { connection, lease, error, sequence } => {
                 let mine = |l: &&Held| l.connection == *connection && l.open;
                 if let Some(held) = self.leases.get(lease).filter(mine) {
                     let (request, holder) = (held.request, held.holder);
-                    self.give_back(*lease);
+                    let claims = |e: &ExecutionError| e.kind == ErrorKind::Stalled && e.failure.is_some();
+                    if error.as_ref().is_some_and(claims) {
+                        self.may_lower = Some((held.node.clone(), held.provider.clone()));
+                    }
+                    let busy = *sequence == 0 && error.as_ref().is_some_and(|e| e.kind == ErrorKind::Busy);
+                    self.give_back(*lease, |by| match (holder, error, busy) {
+                        (false, ..) => &mut by.cancelled,
+                        (true, None, _) => &mut by.completed,
+                        (true, Some(_), true) => &mut by.busy,
+                        (true, Some(_), false) => &mut by.failed,
+                    });
                     if holder && error.is_none() {
                         self.end(request);
                     }
                 }
+            }
+            Input::CommandAnswered { connection, command, .. } => {
+                self.may_clear = Some((*connection, *command));
             }
             Input::Ready { .. } | Input::Inspect { .. } => {}
         }
@@ -160,7 +204,7 @@ impl Oracle {
         if lease.open && sent {
             lease.bound = Some(now.after(Duration::from_secs(10)));
         } else {
-            self.give_back(id);
+            self.give_back(id, |by| &mut by.abandoned);
         }
         let stage = self.requests[&request].stage;
         if stage == Stage::Running(id) || stage == Stage::Lost(id) {
@@ -216,6 +260,27 @@ impl Oracle {
                 self.expect_settled_holder(*lease);
                 self.move_on(*request, *lease, Stage::Waiting);
             }
+            Effect::OverlayLowered { node, provider, .. } => {
+                let key = (node.clone(), provider.clone());
+                assert_eq!(self.may_lower.take().as_ref(), Some(&key), "HND-4: without its evidence");
+                assert!(self.overlaid.insert(key, None).is_none(), "HND-4: lowered twice");
+            }
+            Effect::OverlayCleared { node, provider } => {
+                let probe = self.overlaid.remove(&(node.clone(), provider.clone()));
+                let probe = probe.flatten().expect("CAP-2: cleared without a probe");
+                let told = self.may_clear.take();
+                assert_eq!(told, Some((probe.connection, probe.command)), "CAP-2: not its answer");
+            }
+            Effect::Probe(probe) => {
+                let claim = self.claims.get(&probe.node).expect("REG-5: probe without an owner");
+                assert!(claim.takes_runs() && claim.connection == probe.connection, "REG-5: {probe:?}");
+                assert!(probe.command.0 > self.last_command, "command ids rise");
+                self.last_command = probe.command.0;
+                let overlaid = self.overlaid.get_mut(&(probe.node.clone(), probe.provider.clone()));
+                *overlaid.expect("CAP-3: probe of a provider that is not overlaid") = Some(probe.clone());
+                self.probes.push_back(probe.clone());
+                self.probes.drain(..self.probes.len().saturating_sub(16));
+            }
             Effect::Registration { .. } | Effect::Readiness { .. } | Effect::Snapshot { .. } => {}
         }
     }
@@ -229,7 +294,8 @@ impl Oracle {
         let of = |l: &Held| l.open && l.generation == generation;
         let ids: Vec<_> = self.leases.iter().filter(|(_, l)| of(l)).map(|(&id, _)| id).collect();
         assert_eq!(ids.len(), count, "FEN-2: leases of the generation");
-        ids.into_iter().for_each(|id| self.give_back(id));
+        ids.into_iter().for_each(|id| self.give_back(id, |by| &mut by.fenced));
+        self.overlaid.retain(|(of, _), _| of != node);
     }
 
     fn grant(&mut self, grant: &Grant) {
@@ -254,6 +320,8 @@ impl Oracle {
             connection: grant.connection,
             node: grant.node.clone(),
             provider: grant.provider.clone(),
+            adapter: grant.adapter.clone(),
+            target: grant.target.clone(),
             generation: grant.generation,
             long: request.admit.long,
             open: true,
@@ -281,12 +349,17 @@ impl Oracle {
     }
 
     /// A slot that is free already stays so: the books count each lease once (I4).
-    fn give_back(&mut self, id: LeaseId) {
+    fn give_back(&mut self, id: LeaseId, cause: impl FnOnce(&mut Returned) -> &mut u64) {
         if let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.open) {
             lease.open = false;
             lease.bound = None;
-            self.returned += 1;
+            *cause(&mut self.returned) += 1;
         }
+    }
+
+    /// Whether the provider of a lease is taken out.
+    pub fn is_overlaid(&self, held: &Held) -> bool {
+        self.overlaid.contains_key(&(held.node.clone(), held.provider.clone()))
     }
 
     /// Whether a connection is an owner that takes new runs.
@@ -302,7 +375,8 @@ impl Oracle {
         for request in waiting {
             assert!(self.can_run(&request.admit).is_empty(), "I11: could run: {request:?}");
         }
-        assert_eq!((counters.granted, counters.settled), (self.granted, self.returned), "I4");
+        assert_eq!((counters.granted, counters.returned), (self.granted, self.returned), "I4");
+        assert_eq!(counters.settled, self.returned.total(), "I4");
         assert_eq!(counters.admitted, self.requests.len() as u64, "I13: admitted");
         assert_eq!(snapshot.leases, self.leases.len(), "records");
         let cancelling = self.leases.values().filter(|lease| lease.open && !lease.holder).count();
@@ -321,6 +395,25 @@ impl Oracle {
             assert_eq!(node.connected, ready, "REG-5: {node:?}");
             for provider in &node.providers {
                 let load = self.load(&node.id, &provider.id);
+                let key = (node.id.clone(), provider.id.clone());
+                assert_eq!(
+                    provider.overlay.is_some(),
+                    self.overlaid.contains_key(&key),
+                    "HND-6: {provider:?}"
+                );
+                if provider.status == ProviderStatus::Unavailable {
+                    assert!(ready && provider.overlay.is_some(), "HND-7: {provider:?}");
+                    let numbers = [
+                        provider.capacity,
+                        provider.long_capacity,
+                        provider.in_flight,
+                        provider.long_in_flight,
+                        provider.queued,
+                        provider.long_queued,
+                    ];
+                    assert_eq!(numbers, [0; 6], "HND-6: {provider:?}");
+                    continue;
+                }
                 let offline = provider.status == ProviderStatus::Offline;
                 let draining = self.claims.get(&node.id).is_some_and(|claim| claim.draining);
                 assert!(!offline || draining || load == (0, 0), "FEN-2");
@@ -350,6 +443,7 @@ impl Oracle {
                     && p.capabilities.covers(admit.needs)
                     && (!admit.long || p.long_capacity > 0)
                     && self.claims.get(*node).is_some_and(Claim::takes_runs)
+                    && !self.overlaid.contains_key(&((*node).into(), p.id.clone()))
             })
             .collect();
         let avoided = |p: &ProviderPolicy| admit.avoid_provider.as_ref() == Some(&p.id);
@@ -362,6 +456,11 @@ impl Oracle {
             })
             .map(|(_, p)| &p.id)
             .collect()
+    }
+
+    fn find_on(&self, node: &str, provider: &str) -> Option<&ProviderPolicy> {
+        let node = self.config.nodes.iter().find(|found| *found.id == *node)?;
+        node.providers.iter().find(|policy| *policy.id == *provider)
     }
 
     fn find(&self, provider: &str) -> Option<(&str, &ProviderPolicy)> {

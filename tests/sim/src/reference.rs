@@ -1,12 +1,15 @@
 //! The machine once more, written for obviousness: plain vectors, everything found by scanning, nothing remembered
 //! that can be counted. Under every sequence of inputs it must give the same effects in the same order.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use control::{
     config::{Member, NodePolicy, PoolConfig, ProviderPolicy},
-    effect::{CloseReason, Effect, Grant, ReadinessRefusal, Refusal, RegistrationRefusal},
-    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+    effect::{
+        CloseReason, Effect, Grant, Handoff, Probe, ProviderHealth, ReadinessRefusal, Refusal,
+        RegistrationRefusal,
+    },
+    input::{Admit, CommandId, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
 use proto::message::{ErrorKind, ExecutionError};
 
@@ -45,10 +48,34 @@ struct Lease {
     waiter: Waiter,
     node: Arc<str>,
     provider: Arc<str>,
+    adapter: Arc<str>,
+    target: Arc<str>,
     connection: ConnectionId,
     generation: u64,
     slot: Slot,
     holder: bool,
+}
+
+/// What is remembered of a provider while it is configured or has leases.
+#[derive(Clone, Debug)]
+struct Known {
+    node: Arc<str>,
+    provider: Arc<str>,
+    /// Number of its last grant; 0 = none.
+    last_grant: u64,
+    /// Sequence of the last health observation applied in this generation; 0 = none.
+    applied: u64,
+    overlay: Option<Overlay>,
+}
+
+#[derive(Clone, Debug)]
+struct Overlay {
+    adapter: Arc<str>,
+    target: Arc<str>,
+    next_probe: Option<Moment>,
+    /// Seconds of the wait that comes next.
+    wait: u64,
+    outstanding: Option<Probe>,
 }
 
 pub struct Reference {
@@ -57,8 +84,9 @@ pub struct Reference {
     retired: Vec<ConnectionId>,
     waiters: Vec<Waiter>,
     leases: Vec<Lease>,
-    /// Number of the last grant of each provider: `(node, provider, number)`.
-    last_grants: Vec<(Arc<str>, Arc<str>, u64)>,
+    /// In the order in which they became known.
+    known: Vec<Known>,
+    commands: u64,
     places: u64,
     generations: u64,
     grants: u64,
@@ -67,23 +95,26 @@ pub struct Reference {
 
 impl Reference {
     pub fn new(config: Arc<PoolConfig>) -> Self {
-        Self {
+        let mut new = Self {
             config,
             owners: vec![],
             retired: vec![],
             waiters: vec![],
             leases: vec![],
-            last_grants: vec![],
+            known: vec![],
+            commands: 0,
             places: 0,
             generations: 0,
             grants: 0,
             effects: vec![],
-        }
+        };
+        new.learn();
+        new
     }
 
     pub fn handle(&mut self, now: Moment, input: Input) -> Vec<Effect> {
         match input {
-            Input::Configure(config) => self.configure(config),
+            Input::Configure(config) => self.configure(now, config),
             Input::Register { connection, certified, claimed, token_ok } => {
                 self.register(now, connection, certified, &claimed, token_ok);
             }
@@ -92,6 +123,12 @@ impl Reference {
                 let ready = |o: &&mut Owner| o.connection == connection && o.pending_until.is_none();
                 if let Some(owner) = self.owners.iter_mut().find(ready) {
                     owner.draining = true;
+                    let node = owner.node.clone();
+                    for known in self.known.iter_mut().filter(|known| known.node == node) {
+                        if let Some(overlay) = &mut known.overlay {
+                            (overlay.next_probe, overlay.outstanding) = (None, None);
+                        }
+                    }
                 }
             }
             Input::ConnectionClosed { connection } => {
@@ -116,6 +153,11 @@ impl Reference {
             Input::NotSent { lease } => self.not_sent(now, lease),
             Input::Terminal { connection, lease, error, sequence } => {
                 self.terminal(now, connection, lease, error, sequence);
+            }
+            Input::CommandAnswered { connection, command, result } => {
+                if let Ok(fields) = result {
+                    self.answered(connection, command, &fields);
+                }
             }
             Input::Inspect { .. } => {}
         }
@@ -143,7 +185,9 @@ impl Reference {
             Slot::HeldUntil(at) => Some(at),
             _ => None,
         });
-        pending.chain(waiting).chain(bounds).min()
+        let overlays = self.known.iter().filter_map(|known| known.overlay.as_ref());
+        let probes = overlays.filter_map(|overlay| overlay.next_probe);
+        pending.chain(waiting).chain(bounds).chain(probes).min()
     }
 
     fn register(
@@ -212,6 +256,9 @@ impl Reference {
         if owner.pending_until.is_some() {
             return true;
         }
+        for known in self.known.iter_mut().filter(|known| known.node == owner.node) {
+            (known.applied, known.overlay) = (0, None);
+        }
         let mut told = vec![];
         let mut leases = 0;
         for lease in self.leases.iter_mut().filter(|lease| lease.generation == owner.generation) {
@@ -230,7 +277,7 @@ impl Reference {
         true
     }
 
-    fn configure(&mut self, config: Arc<PoolConfig>) {
+    fn configure(&mut self, now: Moment, config: Arc<PoolConfig>) {
         let configured = |node: &Arc<str>| config.nodes.iter().any(|n: &NodePolicy| n.id == *node);
         let mut removed: Vec<_> = self
             .owners
@@ -244,6 +291,17 @@ impl Reference {
             self.effects.push(Effect::CloseConnection { connection, reason: CloseReason::Removed });
         }
         self.config = config;
+        self.learn();
+        self.tidy();
+        for index in 0..self.known.len() {
+            let probed = self.is_probed(&self.known[index]);
+            let Some(overlay) = &mut self.known[index].overlay else { continue };
+            if !probed {
+                (overlay.next_probe, overlay.outstanding) = (None, None);
+            } else if overlay.next_probe.is_none() {
+                overlay.plan(now);
+            }
+        }
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.sort_by_key(|waiter| waiter.place);
         waiters.into_iter().for_each(|waiter| self.enter(waiter));
@@ -300,13 +358,15 @@ impl Reference {
         let mine = |l: &&mut Lease| l.id == id && l.connection == connection;
         let Some(lease) = self.leases.iter_mut().filter(open).find(mine) else { return };
         lease.slot = Slot::Free;
+        let lease = lease.clone();
         let waiter = lease.waiter.clone();
         let request = waiter.admit.request;
+        let handoff = error.as_ref().and_then(|error| self.stalled(now, &lease, error));
         match error {
             _ if !lease.holder => {}
             None => {}
             Some(error) if error.kind != ErrorKind::Busy || sequence > 0 => {
-                self.effects.push(Effect::Failed { lease: id, request, error, sequence });
+                self.effects.push(Effect::Failed { lease: id, request, error, sequence, handoff });
             }
             Some(_) if draining => {
                 self.effects.push(Effect::Requeued { lease: id, request });
@@ -331,12 +391,16 @@ impl Reference {
                 self.effects.push(Effect::CloseConnection { connection, reason: CloseReason::ReadyTimeout });
             } else if let Some(lease) = self.leases.iter_mut().find(bound) {
                 lease.slot = Slot::Free;
-            } else {
-                let due: Vec<_> = self.waiters.iter().filter(|w| self.deadline(w) == Some(at)).collect();
-                let place = due.iter().map(|waiter| waiter.place).min().unwrap();
+            } else if let Some(place) =
+                self.waiters.iter().filter(|w| self.deadline(w) == Some(at)).map(|w| w.place).min()
+            {
                 let index = self.waiters.iter().position(|waiter| waiter.place == place).unwrap();
                 let waiter = self.waiters.remove(index);
                 self.refuse(waiter.admit.request, Refusal::QueueTimeout);
+            } else {
+                let due = |known: &Known| known.overlay.as_ref().is_some_and(|o| o.next_probe == Some(at));
+                let index = self.known.iter().position(due).unwrap();
+                self.probe(now, index);
             }
         }
         if fired {
@@ -366,6 +430,7 @@ impl Reference {
             generation: owner.generation,
             node: owner.node,
             provider: provider.id.clone(),
+            direct: false,
             adapter: provider.adapter.clone(),
             target: member.target,
             stall_timeout: provider.stall_timeout,
@@ -373,13 +438,15 @@ impl Reference {
             queued_for: waiter.waited,
             attempt: waiter.attempts,
         };
-        self.last_grants.retain(|(n, p, _)| (n, p) != (&grant.node, &grant.provider));
-        self.last_grants.push((grant.node.clone(), grant.provider.clone(), self.grants));
+        let number = self.grants;
+        self.known_mut(&grant.node, &grant.provider).unwrap().last_grant = number;
         self.leases.push(Lease {
             id,
             waiter,
             node: grant.node.clone(),
             provider: grant.provider.clone(),
+            adapter: grant.adapter.clone(),
+            target: grant.target.clone(),
             connection: grant.connection,
             generation: grant.generation,
             slot: Slot::Held,
@@ -397,6 +464,9 @@ impl Reference {
             .into_iter()
             .filter_map(|(node, provider, member)| Some((ready(node)?, provider, member)))
             .filter(|(_, provider, _)| fits(provider, admit))
+            .filter(|(owner, provider, _)| {
+                self.known(&owner.node, &provider.id).is_none_or(|known| known.overlay.is_none())
+            })
             .collect();
         let eligible = |&&(owner, provider, _): &&(&Owner, &ProviderPolicy, &Member)| {
             let (all, long) = self.load(&owner.node, &provider.id);
@@ -404,8 +474,8 @@ impl Reference {
         };
         let rank = |&&(owner, provider, _): &&(&Owner, &ProviderPolicy, &Member)| {
             let (in_flight, _) = self.load(&owner.node, &provider.id);
-            let last = self.last_grants.iter().find(|(n, p, _)| (n, p) == (&owner.node, &provider.id));
-            (in_flight, provider.priority, last.map_or(0, |&(_, _, number)| number))
+            let last = self.known(&owner.node, &provider.id).map_or(0, |known| known.last_grant);
+            (in_flight, provider.priority, last)
         };
         let alternates: Vec<_> = live.iter().filter(|(_, provider, _)| !avoids(admit, provider)).collect();
         let found = if alternates.is_empty() && admit.allow_avoided_provider_fallback {
@@ -444,14 +514,163 @@ impl Reference {
 
     fn tidy(&mut self) {
         self.leases.retain(|lease| lease.holder || lease.slot != Slot::Free);
-        let last_grants = std::mem::take(&mut self.last_grants);
-        let kept = |node: &Arc<str>, provider: &Arc<str>| {
-            let configured = self.config.nodes.iter().filter(|n| n.id == *node);
-            configured.flat_map(|n| &n.providers).any(|p| p.id == *provider)
-                || self.load(node, provider) != (0, 0)
-        };
-        self.last_grants = last_grants.into_iter().filter(|(n, p, _)| kept(n, p)).collect();
+        let mut known = std::mem::take(&mut self.known);
+        known.retain(|known| {
+            self.policy(known).is_some() || self.load(&known.node, &known.provider) != (0, 0)
+        });
+        self.known = known;
     }
+
+    /// Takes note of the configured providers.
+    fn learn(&mut self) {
+        let config = Arc::clone(&self.config);
+        for (node, policy) in config.nodes.iter().flat_map(|n| n.providers.iter().map(move |p| (&n.id, p))) {
+            if self.known(node, &policy.id).is_none() {
+                let (node, provider) = (node.clone(), policy.id.clone());
+                self.known.push(Known { node, provider, last_grant: 0, applied: 0, overlay: None });
+            }
+        }
+    }
+
+    fn known(&self, node: &str, provider: &str) -> Option<&Known> {
+        self.known.iter().find(|known| *known.node == *node && *known.provider == *provider)
+    }
+
+    fn known_mut(&mut self, node: &str, provider: &str) -> Option<&mut Known> {
+        self.known.iter_mut().find(|known| *known.node == *node && *known.provider == *provider)
+    }
+
+    /// The policy of a known provider, while it is configured.
+    fn policy(&self, known: &Known) -> Option<&ProviderPolicy> {
+        let node = self.config.nodes.iter().find(|node| node.id == known.node)?;
+        node.providers.iter().find(|policy| policy.id == known.provider)
+    }
+
+    /// The targets a provider serves.
+    fn targets(&self, provider: &str) -> Vec<&Arc<str>> {
+        let named = |group: &'_ control::config::Group| {
+            group.members.iter().position(|member| *member.provider == *provider)
+        };
+        let groups = self.config.groups.iter();
+        groups.filter_map(|group| Some(&group.members[named(group)?].target)).collect()
+    }
+
+    fn is_probed(&self, known: &Known) -> bool {
+        let ready = |o: &Owner| o.node == known.node && o.pending_until.is_none() && !o.draining;
+        self.policy(known).is_some() && self.owners.iter().any(ready)
+    }
+
+    /// HND-3 and HND-4, word by word.
+    fn stalled(&mut self, now: Moment, lease: &Lease, error: &ExecutionError) -> Option<Handoff> {
+        let failure = error.failure.as_ref()?;
+        let field = |key: &str| failure.metadata.get(key).map(String::as_str);
+        if error.kind != ErrorKind::Stalled
+            || failure.failure_code != "response_stalled"
+            || field("adapter") != Some(&*lease.adapter)
+            || field("target") != Some(&*lease.target)
+        {
+            return None;
+        }
+        let health = match (field("provider_health"), field("liveness_classification")) {
+            (Some("available"), Some("request_stalled")) => ProviderHealth::Available,
+            (Some("unavailable"), Some("provider_unhealthy")) => ProviderHealth::Unavailable,
+            (Some("unknown"), Some("health_unknown")) => ProviderHealth::Unknown,
+            _ => return None,
+        };
+        let sequence = number(field("health_observation_seq")?)?;
+        self.tidy();
+        let index = self.known.iter().position(|k| k.node == lease.node && k.provider == lease.provider);
+        if health == ProviderHealth::Unavailable
+            && let Some(index) = index
+            && sequence > self.known[index].applied
+        {
+            self.lower(now, index, sequence, lease);
+        }
+        Some(Handoff { provider: lease.provider.clone(), health })
+    }
+
+    fn lower(&mut self, now: Moment, index: usize, sequence: u64, lease: &Lease) {
+        let probed = self.is_probed(&self.known[index]);
+        let known = &mut self.known[index];
+        known.applied = sequence;
+        let (adapter, target) = (lease.adapter.clone(), lease.target.clone());
+        if let Some(overlay) = &mut known.overlay {
+            if (&overlay.adapter, &overlay.target) != (&adapter, &target) {
+                (overlay.adapter, overlay.target, overlay.outstanding) = (adapter, target, None);
+            }
+            return;
+        }
+        let mut overlay = Overlay {
+            adapter: adapter.clone(),
+            target: target.clone(),
+            next_probe: None,
+            wait: 5,
+            outstanding: None,
+        };
+        if probed {
+            overlay.plan(now);
+        }
+        known.overlay = Some(overlay);
+        let (node, provider) = (lease.node.clone(), lease.provider.clone());
+        self.effects.push(Effect::OverlayLowered { node, provider, adapter, target });
+    }
+
+    fn probe(&mut self, now: Moment, index: usize) {
+        let known = self.known[index].clone();
+        let adapter = self.policy(&known).unwrap().adapter.clone();
+        let targets: Vec<Arc<str>> = self.targets(&known.provider).into_iter().cloned().collect();
+        let connection = self.owners.iter().find(|owner| owner.node == known.node).unwrap().connection;
+        let overlay = self.known[index].overlay.as_mut().unwrap();
+        overlay.plan(now);
+        let wanted = targets.iter().find(|target| **target == overlay.target);
+        let Some(target) = wanted.or(targets.first()).cloned() else { return };
+        self.commands += 1;
+        let command = CommandId(self.commands);
+        let probe =
+            Probe { command, connection, node: known.node, provider: known.provider, adapter, target };
+        overlay.outstanding = Some(probe.clone());
+        self.effects.push(Effect::Probe(probe));
+    }
+
+    /// CAP-2, word by word.
+    fn answered(&mut self, connection: ConnectionId, id: CommandId, fields: &BTreeMap<String, String>) {
+        let asked = |known: &Known| {
+            let probe = known.overlay.as_ref()?.outstanding.clone()?;
+            (probe.command == id && probe.connection == connection).then_some(probe)
+        };
+        let Some(index) = self.known.iter().position(|known| asked(known).is_some()) else { return };
+        let probe = asked(&self.known[index]).unwrap();
+        let field = |key: &str| fields.get(key).map(String::as_str);
+        let bound = self.known.iter().filter(|known| {
+            known.node == probe.node
+                && self.policy(known).is_some_and(|policy| policy.adapter == probe.adapter)
+                && self.targets(&known.provider).contains(&&probe.target)
+        });
+        let bound: Vec<_> = bound.map(|known| &known.provider).collect();
+        if field("adapter_key") == Some(&*probe.adapter)
+            && field("target") == Some(&*probe.target)
+            && field("provider_status") == Some("available")
+            && bound == [&probe.provider]
+            && let Some(sequence) = field("health_observation_seq").and_then(number)
+            && sequence > self.known[index].applied
+        {
+            (self.known[index].applied, self.known[index].overlay) = (sequence, None);
+            self.effects.push(Effect::OverlayCleared { node: probe.node, provider: probe.provider });
+        }
+    }
+}
+
+impl Overlay {
+    fn plan(&mut self, now: Moment) {
+        self.next_probe = Some(now.after(Duration::from_secs(self.wait)));
+        self.wait = (self.wait * 2).min(60);
+    }
+}
+
+/// A positive number as it is written without sign and leading zeros.
+fn number(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number > 0 && number.to_string() == text).then_some(number)
 }
 
 fn fits(provider: &ProviderPolicy, admit: &Admit) -> bool {

@@ -61,7 +61,7 @@ impl World {
 
     /// The picture, asked for beside the oracle's books.
     pub fn snapshot(&mut self) -> Snapshot {
-        self.machine.handle(self.now, Input::Inspect { token: 77 });
+        self.machine.handle(self.now, Input::Inspect { token: 77, detail: false });
         match self.drain().pop() {
             Some(Effect::Snapshot { token: 77, snapshot }) => snapshot,
             other => panic!("no snapshot: {other:?}"),
@@ -106,7 +106,9 @@ pub fn pool(text: &str) -> Arc<PoolConfig> {
             ["generation", number] => config.generation = number.parse().unwrap(),
             ["node", id, ref providers @ ..] => {
                 let providers = providers.iter().map(|text| provider(text)).collect();
-                config.nodes.push(NodePolicy { id: id.into(), providers });
+                let providers: Vec<ProviderPolicy> = providers;
+                let adapters = providers.iter().map(|policy| policy.adapter.clone()).collect();
+                config.nodes.push(NodePolicy { id: id.into(), providers, adapters });
             }
             ["group", id, ref members @ ..] => {
                 let member = |&p: &&str| Member { provider: p.into(), target: format!("{id}@{p}").into() };

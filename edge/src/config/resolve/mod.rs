@@ -67,8 +67,14 @@ pub(super) fn resolve(
         openai::attribution(&mut context, &openai_typed, place(&file.openai), openai.enabled);
 
     let warnings = warnings(openai.enabled && principals.is_empty(), place(&file.openai), &groups);
-    let pool =
-        PoolConfig { generation, queue_max, queue_timeout, nodes: fleet.policies(), groups: groups.groups };
+    let pool = PoolConfig {
+        generation,
+        queue_max,
+        queue_timeout,
+        nodes: fleet.policies(),
+        groups: groups.groups,
+        routes: Vec::new(),
+    };
     let (nodes, mut index) = fleet.into_settings(&mut context);
     index.models = groups.models.iter().enumerate().map(|(at, model)| (model.id.clone(), at)).collect();
     let settings = Settings {

@@ -128,7 +128,9 @@ impl Fleet {
             .iter()
             .filter_map(|node| {
                 let providers = node.providers.iter().filter_map(policy).collect();
-                Some(NodePolicy { id: node.id.as_ref()?.as_str().into(), providers })
+                let enabled = node.adapters.iter().filter(|adapter| adapter.enabled);
+                let adapters = enabled.map(|adapter| adapter.name.as_str().into()).collect();
+                Some(NodePolicy { id: node.id.as_ref()?.as_str().into(), providers, adapters })
             })
             .collect()
     }

@@ -26,6 +26,7 @@ impl World {
             connection: ConnectionId(1),
             generation: 1,
             node: "n".into(),
+            direct: false,
             provider: "p".into(),
             adapter: "a".into(),
             target: "t".into(),
