@@ -18,6 +18,15 @@ pub(crate) struct Slot {
     pub(crate) long: bool,
 }
 
+/// What a lease holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Hold {
+    /// A slot of the pool.
+    Slot(Slot),
+    /// Nothing: a direct route's run on this Node (POL-12).
+    Direct(Arc<str>),
+}
+
 /// What a run was dispatched to (HND-2).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Binding {
@@ -31,7 +40,7 @@ pub(crate) struct Binding {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Lease {
     pub(crate) request: RequestId,
-    pub(crate) slot: Slot,
+    pub(crate) hold: Hold,
     pub(crate) binding: Binding,
     /// Only what arrives on this connection can settle it (HND-1).
     pub(crate) connection: ConnectionId,
@@ -55,7 +64,7 @@ pub(crate) struct Lease {
 ///                                        └───────────── HolderGone ─► (forgotten)
 /// ```
 ///
-/// The slot is held in `Active` and `Cancelling`, and returned on the way out of these two. The record lives until the
+/// The slot, if it is not a direct one, is held in `Active` and `Cancelling`, and returned on the way out of these two. The record lives until the
 /// slot is returned *and* the holder is gone, so that a late or repeated input finds what it speaks of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum State {

@@ -7,7 +7,7 @@ use alloc::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Binding, Lease, Slot, State};
+use super::{Binding, Hold, Lease, State};
 use crate::{
     input::{ConnectionId, LeaseId, Moment, RequestId},
     limits::LEASES_MAX,
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Settled {
     pub(crate) lease: LeaseId,
     pub(crate) request: RequestId,
-    pub(crate) slot: Slot,
+    pub(crate) hold: Hold,
     /// Set when it was cancelling: the deadline that no longer matters. Its holder is gone.
     pub(crate) bound: Option<Moment>,
 }
@@ -56,7 +56,7 @@ impl Leases {
         &mut self,
         now: Moment,
         ticket: Ticket,
-        slot: Slot,
+        hold: Hold,
         binding: Binding,
         live: Live,
     ) -> LeaseId {
@@ -65,7 +65,7 @@ impl Leases {
         let Live { connection, generation } = live;
         let request = ticket.admit.request;
         let state = State::Active(ticket);
-        let lease = Lease { request, slot, binding, connection, generation, granted: now, state };
+        let lease = Lease { request, hold, binding, connection, generation, granted: now, state };
         self.records.insert(id, lease);
         self.open.entry(generation).or_default().insert(id);
         id
@@ -144,7 +144,7 @@ impl Leases {
     /// The one way a slot leaves a lease: `next` while the holder is present, forgotten otherwise.
     fn settle(&mut self, id: LeaseId, next: State) -> Option<(Settled, Option<Ticket>)> {
         let lease = self.records.get_mut(&id)?;
-        let (request, slot, generation) = (lease.request, lease.slot, lease.generation);
+        let (request, generation) = (lease.request, lease.generation);
         let (bound, ticket) = match core::mem::replace(&mut lease.state, next) {
             State::Active(ticket) => (None, Some(ticket)),
             State::Cancelling { until } => (Some(until), None),
@@ -153,6 +153,7 @@ impl Leases {
                 return None;
             }
         };
+        let hold = lease.hold.clone();
         if bound.is_some() {
             self.records.remove(&id);
             self.cancelling -= 1;
@@ -163,7 +164,7 @@ impl Leases {
                 open.remove();
             }
         }
-        Some((Settled { lease: id, request, slot, bound }, ticket))
+        Some((Settled { lease: id, request, hold, bound }, ticket))
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -1,14 +1,14 @@
-//! Requests: admission, withdrawal, and the pump that grants.
+//! Requests: admission, withdrawal, and the pump that grants slots to those that wait.
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, sync::Arc};
 
 use super::Machine;
 use crate::{
     effect::{Effect, Grant, Refusal},
     input::{Admit, Moment, RequestId},
-    lease::{Binding, Slot},
+    lease::{Binding, Hold, Slot},
     queue::{Ticket, TicketNo, Waiting},
-    registry::{Choice, GroupKey, Wish},
+    registry::{Choice, Dispatch, GroupKey, Wish},
     timer::Timer,
 };
 
@@ -27,7 +27,7 @@ impl Machine {
                 Some(choice) => self.grant(now, ticket, wish.shape.long, choice),
                 None => self.wait(now, ticket, wish),
             },
-            Err(reason) => self.refuse(ticket.admit.request, reason),
+            Err(reason) => self.dispatch_directly(now, ticket, reason),
         }
     }
 
@@ -51,10 +51,14 @@ impl Machine {
     }
 
     /// Puts a request at its place, where it stays since `since`, or refuses it when nothing configured can ever serve it.
+    /// One whose model is a direct route by now does not wait.
     pub(super) fn enqueue(&mut self, since: Moment, ticket: Ticket) {
         match self.pool.resolve(&ticket.admit) {
             Ok(wish) => self.wait(since, ticket, wish),
-            Err(reason) => self.refuse(ticket.admit.request, reason),
+            Err(reason) => {
+                let waited = ticket.waited.saturating_add(self.now.since(since));
+                self.dispatch_directly(self.now, Ticket { waited, ..ticket }, reason);
+            }
         }
     }
 
@@ -131,21 +135,42 @@ impl Machine {
         self.grant(now, ticket, wish.shape.long, choice);
     }
 
-    fn grant(&mut self, now: Moment, mut ticket: Ticket, long: bool, choice: Choice) {
+    fn grant(&mut self, now: Moment, ticket: Ticket, long: bool, choice: Choice) {
         let Some(dispatch) = self.pool.take(choice, long) else { return };
+        self.counters.granted += 1;
+        let slot = Slot { provider: choice.provider, long };
+        self.give(now, ticket, Hold::Slot(slot), dispatch);
+    }
+
+    /// A request that no group serves, which `reason` says: it goes to a Node at once, or is refused at once (POL-12).
+    fn dispatch_directly(&mut self, now: Moment, ticket: Ticket, reason: Refusal) {
+        let request = ticket.admit.request;
+        if reason != Refusal::UnknownModel || !self.direct.serves(&ticket.admit.group) {
+            self.refuse(request, reason);
+        } else if self.leases.is_full() {
+            self.refuse(request, Refusal::Busy);
+        } else if let Some(dispatch) = self.direct.take(&ticket.admit.group) {
+            self.counters.direct_granted += 1;
+            let hold = Hold::Direct(Arc::clone(&dispatch.binding.node));
+            self.give(now, ticket, hold, dispatch);
+        } else {
+            self.refuse(request, Refusal::NoNode);
+        }
+    }
+
+    fn give(&mut self, now: Moment, mut ticket: Ticket, hold: Hold, dispatch: Dispatch) {
         ticket.attempts = ticket.attempts.saturating_add(1);
         let (request, queued_for, attempt) = (ticket.admit.request, ticket.waited, ticket.attempts);
-        let slot = Slot { provider: choice.provider, long };
+        let direct = matches!(hold, Hold::Direct(_));
         let (live, Binding { node, provider, adapter, target }) = (dispatch.live, dispatch.binding.clone());
-        let lease = self.leases.grant(now, ticket, slot, dispatch.binding, live);
-        self.counters.granted += 1;
+        let lease = self.leases.grant(now, ticket, hold, dispatch.binding, live);
         self.emit(Effect::Grant(Grant {
             request,
             lease,
             connection: live.connection,
             generation: live.generation,
             node,
-            direct: false,
+            direct,
             provider,
             adapter,
             target,

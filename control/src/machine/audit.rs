@@ -5,8 +5,8 @@ use alloc::{collections::BTreeMap, sync::Arc};
 use super::Machine;
 use crate::{
     input::Moment,
-    lease::{Slot, State},
-    registry::{Live, Owner},
+    lease::{Hold, State},
+    registry::Owner,
     timer::Timer,
 };
 
@@ -40,6 +40,9 @@ pub enum AuditError {
     /// An overlay, its provider, its timer or its outstanding command contradict each other.
     #[error("overlays do not match the providers and commands they speak of")]
     Overlays,
+    /// The order of the Nodes for direct routes is not what their leases and generations say.
+    #[error("the candidates of direct routes do not match their nodes")]
+    Direct,
     /// More lease records exist than may, or the count of cancelling ones is wrong.
     #[error("the lease table is out of its bounds")]
     Leases,
@@ -67,13 +70,10 @@ impl Machine {
         let mut count = 0;
         for (node, owner) in owners {
             count += 1;
-            let live = owner
-                .is_ready()
-                .then_some(Live { connection: owner.connection, generation: owner.generation });
             if self.ownership.owned_by(owner.connection) != Some(node) {
                 return Err(AuditError::Ownership);
             }
-            if !self.pool.all_serve(node, live) {
+            if !self.pool.all_serve(node, self.ownership.live(node)) {
                 return Err(AuditError::Generation);
             }
         }
@@ -82,6 +82,7 @@ impl Machine {
 
     fn audit_leases(&self) -> Result<(), AuditError> {
         let mut loads = BTreeMap::new();
+        let mut direct: BTreeMap<Arc<str>, u32> = BTreeMap::new();
         let (mut open, mut cancelling) = (0, 0);
         let index: BTreeMap<_, _> =
             self.leases.open().map(|(generation, lease)| (lease, generation)).collect();
@@ -90,10 +91,14 @@ impl Machine {
             if !lease.state.is_open() {
                 continue;
             }
-            open += 1;
-            let Slot { provider, long } = lease.slot;
-            let load: &mut (u32, u32) = loads.entry(provider).or_default();
-            *load = (load.0 + 1, load.1 + u32::from(long));
+            match &lease.hold {
+                Hold::Slot(slot) => {
+                    open += 1;
+                    let load: &mut (u32, u32) = loads.entry(slot.provider).or_default();
+                    *load = (load.0 + 1, load.1 + u32::from(slot.long));
+                }
+                Hold::Direct(node) => *direct.entry(Arc::clone(node)).or_default() += 1,
+            }
             let current = self.ownership.owners().any(|(_, owner)| {
                 owner.holds_leases()
                     && (owner.connection, owner.generation) == (lease.connection, lease.generation)
@@ -110,7 +115,14 @@ impl Machine {
         if !adds_up || counters.settled != counters.returned.total() {
             return Err(AuditError::Conservation);
         }
-        let bounded = self.leases.len() <= crate::LEASES_MAX && index.len() as u64 == open;
+        let open_direct = u64::from(direct.values().sum::<u32>());
+        if counters.direct_granted - counters.direct_returned != open_direct {
+            return Err(AuditError::Conservation);
+        }
+        if !self.direct.is_consistent(&direct, |node| self.ownership.live(node)) {
+            return Err(AuditError::Direct);
+        }
+        let bounded = self.leases.len() <= crate::LEASES_MAX && index.len() as u64 == open + open_direct;
         if bounded && cancelling == self.leases.cancelling() { Ok(()) } else { Err(AuditError::Leases) }
     }
 

@@ -4,6 +4,7 @@ use super::Machine;
 use crate::{
     effect::{CloseReason, Effect, Refusal},
     input::Moment,
+    lease::Hold,
     timer::Timer,
 };
 
@@ -23,7 +24,8 @@ impl Machine {
                 }
                 Timer::CancelBound(lease) => {
                     if let Some(settled) = self.leases.bound_reached(lease) {
-                        self.counters.cancel_bound_reached += 1;
+                        let is_slot = matches!(settled.hold, Hold::Slot(_));
+                        self.counters.cancel_bound_reached += u64::from(is_slot);
                         self.give_back(&settled, |returned| &mut returned.cancel_bound);
                     }
                 }

@@ -33,7 +33,7 @@ use crate::{
     lease::Leases,
     overlay::Overlays,
     queue::Queue,
-    registry::{Ownership, Pool},
+    registry::{Direct, Live, Ownership, Pool},
     timer::Timers,
 };
 
@@ -70,6 +70,7 @@ pub struct Machine {
     now: Moment,
     ownership: Ownership,
     pool: Pool,
+    direct: Direct,
     queue: Queue,
     leases: Leases,
     overlays: Overlays,
@@ -85,11 +86,14 @@ impl Machine {
         ownership.reconfigure(&config.nodes);
         let mut pool = Pool::default();
         pool.rebuild(&config, |_| None);
+        let mut direct = Direct::default();
+        direct.rebuild(&config, |_| None);
         Self {
             config,
             now: Moment::default(),
             ownership,
             pool,
+            direct,
             queue: Queue::default(),
             leases: Leases::default(),
             overlays: Overlays::default(),
@@ -147,6 +151,12 @@ impl Machine {
     /// What was counted so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// A Node's providers and direct routes are served by this generation, or take nothing new.
+    fn set_live(&mut self, node: &str, live: Option<Live>) {
+        self.pool.set_live(node, live);
+        self.direct.set_live(node, live);
     }
 
     fn advance(&mut self, now: Moment) -> Moment {

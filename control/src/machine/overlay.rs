@@ -8,7 +8,7 @@ use super::Machine;
 use crate::{
     effect::{Effect, Handoff, Probe, ProviderHealth},
     input::{CommandId, ConnectionId, Moment},
-    lease::{Binding, Lease},
+    lease::{Binding, Hold, Lease},
     overlay::{
         Command, Observed,
         evidence::{self, Observation, Stall},
@@ -25,11 +25,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// `None` when the terminal says nothing about health, as nearly all do.
+    /// `None` when the terminal says nothing about health, as nearly all do, or is of a direct route, which has no overlay
+    /// (POL-12).
     pub(super) fn of(error: &ExecutionError, lease: &Lease) -> Option<Self> {
+        let Hold::Slot(slot) = lease.hold else { return None };
         let stall = evidence::stall(error, &lease.binding.adapter, &lease.binding.target);
         let binding = || lease.binding.clone();
-        (stall != Stall::Other).then(|| Self { stall, provider: lease.slot.provider, binding: binding() })
+        (stall != Stall::Other).then(|| Self { stall, provider: slot.provider, binding: binding() })
     }
 }
 

@@ -6,6 +6,7 @@ use super::Machine;
 use crate::{
     effect::{CloseReason, Effect},
     input::{ConnectionId, Moment},
+    lease::Hold,
     limits::READY_TIMEOUT,
     registry::{Live, Owner, Readied},
     timer::Timer,
@@ -51,7 +52,7 @@ impl Machine {
                 }
                 let generation = pending.generation;
                 self.counters.ready += 1;
-                self.pool.activate(&node, Live { connection, generation });
+                self.set_live(&node, Some(Live { connection, generation }));
                 self.emit(Effect::Readiness { connection, outcome: Ok(()) });
                 self.emit(Effect::NodeConnected { node, generation });
             }
@@ -69,7 +70,7 @@ impl Machine {
         match self.ownership.drain(now, connection) {
             Some(node) => {
                 self.counters.draining += 1;
-                self.pool.deactivate(&node);
+                self.set_live(&node, None);
                 self.stop_probes(&node);
             }
             None => self.counters.stale_inputs += 1,
@@ -95,13 +96,13 @@ impl Machine {
     /// Fences a generation that was dispatch-ready (FEN-2): its providers are offline, every slot it held is back, and
     /// who holds a lease of it is told. The pump at the end of the transition does the rest.
     fn fence(&mut self, node: Arc<str>, generation: u64) {
-        self.pool.deactivate(&node);
+        self.set_live(&node, None);
         self.end_overlays(&node);
         let fenced = self.leases.fence(generation);
         self.counters.generations_fenced += 1;
         self.emit(Effect::NodeFenced { node, generation, leases: fenced.len() });
         for settled in fenced {
-            self.counters.leases_fenced += 1;
+            self.counters.leases_fenced += u64::from(matches!(settled.hold, Hold::Slot(_)));
             self.give_back(&settled, |returned| &mut returned.fenced);
             if settled.bound.is_none() {
                 self.emit(Effect::Fenced { lease: settled.lease, request: settled.request });

@@ -7,7 +7,6 @@ use crate::{
     config::PoolConfig,
     effect::{CloseReason, Effect},
     input::Moment,
-    registry::{Live, Ownership},
     timer::Timer,
 };
 
@@ -25,7 +24,8 @@ impl Machine {
             self.emit(Effect::CloseConnection { connection, reason: CloseReason::Removed });
         }
         let ownership = &self.ownership;
-        let forgotten = self.pool.rebuild(&config, |node| live(ownership, node));
+        let forgotten = self.pool.rebuild(&config, |node| ownership.live(node));
+        self.direct.rebuild(&config, |node| ownership.live(node));
         forgotten.into_iter().for_each(|provider| self.forget_overlay(provider));
         self.review_probes(now);
         self.config = config;
@@ -37,9 +37,4 @@ impl Machine {
             self.enqueue(waiting.since, waiting.ticket);
         }
     }
-}
-
-fn live(ownership: &Ownership, node: &str) -> Option<Live> {
-    let owner = ownership.owner(node).filter(|owner| owner.is_ready())?;
-    Some(Live { connection: owner.connection, generation: owner.generation })
 }

@@ -7,7 +7,7 @@ use crate::{
     counters::Returned,
     effect::{Effect, Refusal},
     input::{ConnectionId, LeaseId, Moment},
-    lease::{Gone, Settled},
+    lease::{Gone, Hold, Settled},
     limits::CANCEL_BOUND,
     queue::Ticket,
     timer::Timer,
@@ -46,7 +46,8 @@ impl Machine {
             // A Node that drains says so to whatever was on the way to it: that tells nothing about gates, and it is granted
             // nothing more that it could say it to again.
             let draining = self.ownership.is_draining(connection);
-            if ticket.busy && !draining {
+            let direct = matches!(settled.hold, Hold::Direct(_));
+            if direct || (ticket.busy && !draining) {
                 self.refuse(settled.request, Refusal::Busy);
             } else {
                 self.readmit(now, lease, Ticket { busy: ticket.busy || !draining, ..ticket });
@@ -83,19 +84,27 @@ impl Machine {
         }
     }
 
-    /// Counts a slot that its lease returned, and why.
+    /// Counts a slot that its lease returned, and why; or the end of a direct lease.
     pub(super) fn give_back(&mut self, settled: &Settled, cause: impl FnOnce(&mut Returned) -> &mut u64) {
         if let Some(until) = settled.bound {
             self.timers.cancel(until, Timer::CancelBound(settled.lease));
         }
-        self.counters.settled += 1;
-        *cause(&mut self.counters.returned) += 1;
-        if self.pool.give_back(settled.slot) {
-            self.forget_overlay(settled.slot.provider);
+        match &settled.hold {
+            Hold::Slot(slot) => {
+                self.counters.settled += 1;
+                *cause(&mut self.counters.returned) += 1;
+                if self.pool.give_back(*slot) {
+                    self.forget_overlay(slot.provider);
+                }
+            }
+            Hold::Direct(node) => {
+                self.counters.direct_returned += 1;
+                self.direct.give_back(node);
+            }
         }
     }
 
-    /// Nothing ran: the request goes back to its old place.
+    /// Nothing ran: the request goes back to its old place, or one of a direct route to a Node again.
     fn readmit(&mut self, now: Moment, lease: LeaseId, ticket: Ticket) {
         self.counters.requeued += 1;
         self.emit(Effect::Requeued { lease, request: ticket.admit.request });

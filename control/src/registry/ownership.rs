@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
 use serde::{Deserialize, Serialize};
 
-use super::retired::Retired;
+use super::{Live, retired::Retired};
 use crate::{
     config::NodePolicy,
     effect::{NodeState, ReadinessRefusal, RegistrationRefusal},
@@ -203,6 +203,12 @@ impl Ownership {
 
     pub(crate) fn owner(&self, node: &str) -> Option<&Owner> {
         self.nodes.get(node)?.owner.as_ref()
+    }
+
+    /// The dispatch-ready generation of a Node, while it takes new runs.
+    pub(crate) fn live(&self, node: &str) -> Option<Live> {
+        let owner = self.owner(node).filter(|owner| owner.is_ready())?;
+        Some(Live { connection: owner.connection, generation: owner.generation })
     }
 
     /// How far the connection of a Node is, and since when.

@@ -43,22 +43,13 @@ pub(crate) struct Dispatch {
 }
 
 impl Pool {
-    /// The providers of a Node serve under a new generation (FEN-3).
-    pub(crate) fn activate(&mut self, node: &str, live: Live) {
-        self.set_live(node, Some(live));
-    }
-
-    /// The providers of a Node are offline (FEN-2), or take nothing new.
-    pub(crate) fn deactivate(&mut self, node: &str) {
-        self.set_live(node, None);
-    }
-
     /// The configured providers of a Node.
     pub(crate) fn of_node(&self, node: &str) -> Vec<ProviderKey> {
         self.by_node.get(node).cloned().unwrap_or_default()
     }
 
-    fn set_live(&mut self, node: &str, live: Option<Live>) {
+    /// The providers of a Node serve under a new generation (FEN-3), or are offline (FEN-2), or take nothing new.
+    pub(crate) fn set_live(&mut self, node: &str, live: Option<Live>) {
         for key in self.of_node(node) {
             self.update(key, |provider| provider.live = live);
         }

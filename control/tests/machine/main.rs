@@ -5,6 +5,7 @@
 extern crate iop_control as control;
 
 mod cost;
+mod direct;
 mod draining;
 mod fencing;
 mod leases;

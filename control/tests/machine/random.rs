@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use control::{
     Machine,
-    config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy},
+    config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy, Route},
     effect::{Effect, RegistrationRefusal},
     input::{Admit, CommandId, ConnectionId, Input, LeaseId, RequestId},
 };
@@ -99,7 +99,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (byte(), 0..12_u8).prop_map(|(connection, flaw)| Op::Ready { connection, flaw }),
         1 => byte().prop_map(|connection| Op::Drain { connection }),
         1 => byte().prop_map(|connection| Op::Close { connection }),
-        12 => (prop_oneof![20 => 0..4_u8, 1 => Just(4)], 0..8_u8, proptest::bool::weighted(0.3), avoid(), any::<bool>()).prop_map(
+        12 => (prop_oneof![20 => 0..4_u8, 1 => Just(4), 4 => Just(5)], 0..8_u8, proptest::bool::weighted(0.3), avoid(), any::<bool>()).prop_map(
             |(group, needs, long, avoid, fallback)| Op::Admit { group, needs, long, avoid, fallback }
         ),
         1 => byte().prop_map(|request| Op::Withdraw { request }),
@@ -135,13 +135,18 @@ fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
     let timeout = proptest::option::weighted(0.8, 1..20_u64);
     (providers, groups, 0..6_usize, timeout, 1..1000_u64).prop_map(
         |(providers, groups, queue_max, timeout, generation)| {
-            let mut nodes: Vec<NodePolicy> = (0..3)
-                .map(|node| NodePolicy {
-                    id: format!("n{node}").into(),
-                    providers: Vec::new(),
-                    adapters: Vec::new(),
-                })
-                .collect();
+            let adapters = |node: u64| {
+                let first = (generation >> node) & 1 == 0;
+                let second = generation % 3 != node;
+                let named = [(first, "x0"), (second, "x1")].into_iter().filter(|(has, _)| *has);
+                named.map(|(_, adapter)| adapter.into()).collect()
+            };
+            let node = |node| NodePolicy {
+                id: format!("n{node}").into(),
+                providers: Vec::new(),
+                adapters: adapters(node),
+            };
+            let mut nodes: Vec<NodePolicy> = (0..3).map(node).collect();
             for (index, (node, off, capacity, long, priority, capabilities)) in
                 providers.into_iter().enumerate()
             {
@@ -176,7 +181,18 @@ fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
             });
             let groups = groups.skip(usize::from(generation % 5 == 0)).collect();
             let queue_timeout = timeout.map(Duration::from_secs);
-            Arc::new(PoolConfig { generation, queue_max, queue_timeout, nodes, groups, routes: Vec::new() })
+            // A model that is a group in another configuration, or in this one, and one that never is.
+            let route = |(model, adapter): (&str, &str)| Route {
+                model: model.into(),
+                adapter: adapter.into(),
+                target: format!("{model}-{generation}").into(),
+                provider: "direct".into(),
+                stall_timeout: Duration::ZERO,
+                request_timeout: Duration::from_secs(generation),
+            };
+            let routes = [("m0", "x0"), ("m5", "x1"), ("m5", "x0")].map(route);
+            let routes = routes[..2 + usize::from(generation % 2 == 0)].to_vec();
+            Arc::new(PoolConfig { generation, queue_max, queue_timeout, nodes, groups, routes })
         },
     )
 }
@@ -433,7 +449,7 @@ fn cases() -> u32 {
 fn random_runs_reach_every_outcome() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let mut total = [0_u64; 27];
+    let mut total = [0_u64; 30];
     let mut refusals = Vec::new();
     for _ in 0..250 {
         let configs = proptest::collection::vec(config(), 3).new_tree(&mut runner).unwrap().current();
@@ -470,6 +486,9 @@ fn random_runs_reach_every_outcome() {
             c.queue_timeouts,
             c.withdrawn,
             c.stale_inputs,
+            c.direct_granted,
+            c.direct_returned,
+            c.refused_no_node,
             c.handoffs,
             c.evidence_rejected,
             c.evidence_stale,

@@ -169,7 +169,7 @@ fn id(text: &str) -> u64 {
 }
 
 /// `accepted c1`, `rejected c1 UnknownNode`, `ready c1`, `unready c1 Stale`, `shut c1 Superseded`, `connected n1 g1`,
-/// `down n1 g1 leases=2`, `grant r1 l1 p1 [try2] [after 3s]`, `refuse r1 QueueFull`, `fenced r1 l1`, `failed r1 l1`,
+/// `down n1 g1 leases=2`, `grant r1 l1 p1 [on n1, if direct] [try2] [after 3s]`, `refuse r1 QueueFull`, `fenced r1 l1`, `failed r1 l1`,
 /// `requeued r1 l1`, `lowered p1`, `cleared p1`, `probe k1 c1 p1 m@p1`.
 ///
 /// What failed with a handoff says so: `failed r1 l1 handoff=unavailable`.
@@ -188,6 +188,9 @@ fn render(effect: &Effect) -> String {
         }
         Effect::Grant(grant) => {
             let mut text = format!("grant r{} l{} {}", grant.request.0, grant.lease.0, grant.provider);
+            if grant.direct {
+                text += &format!(" on {}", grant.node);
+            }
             if grant.attempt > 1 {
                 text += &format!(" try{}", grant.attempt);
             }

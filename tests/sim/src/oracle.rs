@@ -46,6 +46,8 @@ pub struct Held {
     pub adapter: Arc<str>,
     pub target: Arc<str>,
     generation: u64,
+    /// Of a direct route: it holds no slot.
+    pub direct: bool,
     long: bool,
     /// Whether the slot is still taken.
     pub open: bool,
@@ -79,6 +81,8 @@ pub struct Oracle {
     pub leases: BTreeMap<LeaseId, Held>,
     granted: u64,
     returned: Returned,
+    direct_granted: u64,
+    direct_returned: u64,
     /// Providers that are taken out, with the probe whose answer counts: by Node and provider.
     pub overlaid: BTreeMap<(Arc<str>, Arc<str>), Option<Probe>>,
     last_command: u64,
@@ -102,6 +106,8 @@ impl Oracle {
             requests: BTreeMap::new(),
             leases: BTreeMap::new(),
             granted: 0,
+            direct_granted: 0,
+            direct_returned: 0,
             returned: Returned::default(),
             overlaid: BTreeMap::new(),
             last_command: 0,
@@ -175,7 +181,7 @@ impl Oracle {
                 if let Some(held) = self.leases.get(lease).filter(mine) {
                     let (request, holder) = (held.request, held.holder);
                     let claims = |e: &ExecutionError| e.kind == ErrorKind::Stalled && e.failure.is_some();
-                    if error.as_ref().is_some_and(claims) {
+                    if !held.direct && error.as_ref().is_some_and(claims) {
                         self.may_lower = Some((held.node.clone(), held.provider.clone()));
                     }
                     let busy = *sequence == 0 && error.as_ref().is_some_and(|e| e.kind == ErrorKind::Busy);
@@ -301,20 +307,22 @@ impl Oracle {
     fn grant(&mut self, grant: &Grant) {
         let request = self.requests.get(&grant.request).expect("I3: grant without a request");
         assert_eq!(request.stage, Stage::Waiting, "I3, I9, I14: granted to {request:?}");
-        assert!(self.can_run(&request.admit).contains(&&grant.provider), "POL-2: not eligible: {grant:?}");
-        let overtaken = self.requests.values().find(|older| {
-            older.order < request.order
-                && older.stage == Stage::Waiting
-                && !self.can_run(&older.admit).is_empty()
-        });
-        assert!(overtaken.is_none(), "I10: overtook {overtaken:?}");
+        if grant.direct {
+            self.check_direct(grant);
+        } else {
+            assert!(
+                self.can_run(&request.admit).contains(&&grant.provider),
+                "POL-2: not eligible: {grant:?}"
+            );
+            self.check_overtaken(request);
+        }
         let claim = self.claims.get(&grant.node).expect("I5: no owner");
         assert!(claim.takes_runs(), "granted to a node that drains");
         let current = (claim.connection, claim.ready);
         assert_eq!(current, (grant.connection, Some(grant.generation)), "I5: not the ready owner");
         assert!(grant.lease.0 > self.last_lease, "lease ids rise");
         self.last_lease = grant.lease.0;
-        self.granted += 1;
+        *(if grant.direct { &mut self.direct_granted } else { &mut self.granted }) += 1;
         let held = Held {
             request: grant.request,
             connection: grant.connection,
@@ -323,6 +331,7 @@ impl Oracle {
             adapter: grant.adapter.clone(),
             target: grant.target.clone(),
             generation: grant.generation,
+            direct: grant.direct,
             long: request.admit.long,
             open: true,
             holder: true,
@@ -330,6 +339,30 @@ impl Oracle {
         };
         self.leases.insert(grant.lease, held);
         self.requests.get_mut(&grant.request).unwrap().stage = Stage::Running(grant.lease);
+    }
+
+    /// A direct route holds no slot and waits for nothing, so it overtakes nobody (POL-12).
+    fn check_direct(&self, grant: &Grant) {
+        let admit = &self.requests[&grant.request].admit;
+        let is_group = self.config.groups.iter().any(|group| group.id == admit.group);
+        let route = self.config.routes.iter().rfind(|route| route.model == admit.group);
+        let route = route.filter(|_| !is_group).expect("POL-12: no such route");
+        let (to, from) = (
+            (&grant.provider, &grant.adapter, &grant.target),
+            (&route.provider, &route.adapter, &route.target),
+        );
+        assert_eq!(to, from, "POL-12: not what the route says");
+        let node = self.config.nodes.iter().find(|node| node.id == grant.node).expect("I20");
+        assert!(node.adapters.contains(&route.adapter), "POL-12: {} lacks the adapter", grant.node);
+    }
+
+    fn check_overtaken(&self, request: &Request) {
+        let overtaken = self.requests.values().find(|older| {
+            older.order < request.order
+                && older.stage == Stage::Waiting
+                && !self.can_run(&older.admit).is_empty()
+        });
+        assert!(overtaken.is_none(), "I10: overtook {overtaken:?}");
     }
 
     fn expect_settled_holder(&self, lease: LeaseId) {
@@ -353,7 +386,11 @@ impl Oracle {
         if let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.open) {
             lease.open = false;
             lease.bound = None;
-            *cause(&mut self.returned) += 1;
+            if lease.direct {
+                self.direct_returned += 1;
+            } else {
+                *cause(&mut self.returned) += 1;
+            }
         }
     }
 
@@ -377,6 +414,8 @@ impl Oracle {
         }
         assert_eq!((counters.granted, counters.returned), (self.granted, self.returned), "I4");
         assert_eq!(counters.settled, self.returned.total(), "I4");
+        let direct = (counters.direct_granted, counters.direct_returned);
+        assert_eq!(direct, (self.direct_granted, self.direct_returned), "I4");
         assert_eq!(counters.admitted, self.requests.len() as u64, "I13: admitted");
         assert_eq!(snapshot.leases, self.leases.len(), "records");
         let cancelling = self.leases.values().filter(|lease| lease.open && !lease.holder).count();
@@ -424,7 +463,7 @@ impl Oracle {
     }
 
     fn load(&self, node: &str, provider: &str) -> (u32, u32) {
-        let mine = |l: &&Held| l.open && *l.node == *node && *l.provider == *provider;
+        let mine = |l: &&Held| l.open && !l.direct && *l.node == *node && *l.provider == *provider;
         let leases: Vec<_> = self.leases.values().filter(mine).collect();
         (leases.len() as u32, leases.iter().filter(|lease| lease.long).count() as u32)
     }

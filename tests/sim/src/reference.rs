@@ -52,8 +52,20 @@ struct Lease {
     target: Arc<str>,
     connection: ConnectionId,
     generation: u64,
+    /// Of a direct route: it holds no slot, whatever `slot` says of its life.
+    direct: bool,
     slot: Slot,
     holder: bool,
+}
+
+/// What a grant is dispatched to, beside its Node.
+struct Target {
+    direct: bool,
+    provider: Arc<str>,
+    adapter: Arc<str>,
+    target: Arc<str>,
+    stall_timeout: Duration,
+    request_timeout: Duration,
 }
 
 /// What is remembered of a provider while it is configured or has leases.
@@ -87,6 +99,8 @@ pub struct Reference {
     /// In the order in which they became known.
     known: Vec<Known>,
     commands: u64,
+    /// Number of the last direct grant of each Node.
+    direct_grants: Vec<(Arc<str>, u64)>,
     places: u64,
     generations: u64,
     grants: u64,
@@ -103,6 +117,7 @@ impl Reference {
             leases: vec![],
             known: vec![],
             commands: 0,
+            direct_grants: vec![],
             places: 0,
             generations: 0,
             grants: 0,
@@ -293,6 +308,8 @@ impl Reference {
         self.config = config;
         self.learn();
         self.tidy();
+        let config = Arc::clone(&self.config);
+        self.direct_grants.retain(|(node, _)| config.nodes.iter().any(|n| n.id == *node));
         for index in 0..self.known.len() {
             let probed = self.is_probed(&self.known[index]);
             let Some(overlay) = &mut self.known[index].overlay else { continue };
@@ -304,13 +321,18 @@ impl Reference {
         }
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.sort_by_key(|waiter| waiter.place);
-        waiters.into_iter().for_each(|waiter| self.enter(waiter));
+        for mut waiter in waiters {
+            if self.members(&waiter.admit).is_none() {
+                waiter.waited += now.since(waiter.since);
+            }
+            self.enter(waiter);
+        }
     }
 
     fn enter(&mut self, waiter: Waiter) {
         let request = waiter.admit.request;
         let Some(members) = self.members(&waiter.admit) else {
-            self.refuse(request, Refusal::UnknownModel);
+            self.enter_directly(waiter);
             return;
         };
         let possible = members.iter().any(|&(_, provider, _)| {
@@ -322,6 +344,46 @@ impl Reference {
         } else {
             self.refuse(request, Refusal::Unservable);
         }
+    }
+
+    /// POL-12, word by word.
+    fn enter_directly(&mut self, waiter: Waiter) {
+        let request = waiter.admit.request;
+        let Some(route) = self.config.routes.iter().rfind(|route| route.model == waiter.admit.group) else {
+            self.refuse(request, Refusal::UnknownModel);
+            return;
+        };
+        let route = route.clone();
+        let has = |node: &Arc<str>| {
+            let nodes = self.config.nodes.iter();
+            nodes.filter(|n| n.id == *node).any(|n| n.adapters.contains(&route.adapter))
+        };
+        let rank = |owner: &&Owner| {
+            let running = |l: &&Lease| matches!(l.slot, Slot::Held | Slot::HeldUntil(_));
+            let mine = |l: &&Lease| l.direct && l.node == owner.node;
+            let last = self.direct_grants.iter().find(|(node, _)| *node == owner.node);
+            let open = self.leases.iter().filter(running).filter(mine).count();
+            (open, last.map_or(0, |&(_, number)| number), owner.node.clone())
+        };
+        let ready = self.owners.iter().filter(|o| o.pending_until.is_none() && !o.draining);
+        let Some(owner) = ready.filter(|owner| has(&owner.node)).min_by_key(rank).cloned() else {
+            self.refuse(request, Refusal::NoNode);
+            return;
+        };
+        self.direct_grants.retain(|(node, _)| *node != owner.node);
+        self.direct_grants.push((owner.node.clone(), self.grants + 1));
+        self.give(
+            waiter,
+            &owner,
+            Target {
+                direct: true,
+                provider: route.provider,
+                adapter: route.adapter,
+                target: route.target,
+                stall_timeout: route.stall_timeout,
+                request_timeout: route.request_timeout,
+            },
+        );
     }
 
     fn holder_gone(&mut self, now: Moment, id: LeaseId, sent: bool) {
@@ -368,6 +430,7 @@ impl Reference {
             Some(error) if error.kind != ErrorKind::Busy || sequence > 0 => {
                 self.effects.push(Effect::Failed { lease: id, request, error, sequence, handoff });
             }
+            Some(_) if lease.direct => self.refuse(request, Refusal::Busy),
             Some(_) if draining => {
                 self.effects.push(Effect::Requeued { lease: id, request });
                 self.enter(Waiter { since: now, ..waiter });
@@ -420,6 +483,23 @@ impl Reference {
         let mut waiter = self.waiters.remove(index);
         let (owner, provider, member) = self.choose(&waiter.admit).unwrap();
         waiter.waited += now.since(waiter.since);
+        let number = self.grants + 1;
+        self.known_mut(&owner.node, &provider.id).unwrap().last_grant = number;
+        self.give(
+            waiter,
+            &owner,
+            Target {
+                direct: false,
+                provider: provider.id,
+                adapter: provider.adapter,
+                target: member.target,
+                stall_timeout: provider.stall_timeout,
+                request_timeout: provider.request_timeout,
+            },
+        );
+    }
+
+    fn give(&mut self, mut waiter: Waiter, owner: &Owner, to: Target) {
         waiter.attempts += 1;
         self.grants += 1;
         let id = LeaseId(self.grants);
@@ -428,18 +508,16 @@ impl Reference {
             lease: id,
             connection: owner.connection,
             generation: owner.generation,
-            node: owner.node,
-            provider: provider.id.clone(),
-            direct: false,
-            adapter: provider.adapter.clone(),
-            target: member.target,
-            stall_timeout: provider.stall_timeout,
-            request_timeout: provider.request_timeout,
+            node: owner.node.clone(),
+            provider: to.provider,
+            direct: to.direct,
+            adapter: to.adapter,
+            target: to.target,
+            stall_timeout: to.stall_timeout,
+            request_timeout: to.request_timeout,
             queued_for: waiter.waited,
             attempt: waiter.attempts,
         };
-        let number = self.grants;
-        self.known_mut(&grant.node, &grant.provider).unwrap().last_grant = number;
         self.leases.push(Lease {
             id,
             waiter,
@@ -449,6 +527,7 @@ impl Reference {
             target: grant.target.clone(),
             connection: grant.connection,
             generation: grant.generation,
+            direct: grant.direct,
             slot: Slot::Held,
             holder: true,
         });
@@ -499,7 +578,7 @@ impl Reference {
 
     fn load(&self, node: &Arc<str>, provider: &Arc<str>) -> (u32, u32) {
         let held = |l: &&Lease| matches!(l.slot, Slot::Held | Slot::HeldUntil(_));
-        let mine = |l: &&Lease| l.node == *node && l.provider == *provider;
+        let mine = |l: &&Lease| !l.direct && l.node == *node && l.provider == *provider;
         let leases: Vec<_> = self.leases.iter().filter(held).filter(mine).collect();
         (leases.len() as u32, leases.iter().filter(|lease| lease.waiter.admit.long).count() as u32)
     }
@@ -562,7 +641,7 @@ impl Reference {
 
     /// HND-3 and HND-4, word by word.
     fn stalled(&mut self, now: Moment, lease: &Lease, error: &ExecutionError) -> Option<Handoff> {
-        let failure = error.failure.as_ref()?;
+        let failure = error.failure.as_ref().filter(|_| !lease.direct)?;
         let field = |key: &str| failure.metadata.get(key).map(String::as_str);
         if error.kind != ErrorKind::Stalled
             || failure.failure_code != "response_stalled"

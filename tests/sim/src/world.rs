@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use control::{
     Machine,
-    config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy},
+    config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy, Route},
     effect::{Effect, Snapshot},
     input::{Input, Moment},
 };
@@ -87,6 +87,8 @@ impl World {
 /// ```text
 /// queue 16 30s                 bound and timeout (`none` = none)
 /// node n1 p1 p2:cap=2,long=1   also prio=, needs= (capability bits, default 1), off
+/// node n2 p3 +b                an adapter without a provider
+/// route x b t a                model, adapter, target, attribution id
 /// group m p1 p2                targets are `m@p1`, `m@p2`
 /// ```
 pub fn pool(text: &str) -> Arc<PoolConfig> {
@@ -105,11 +107,22 @@ pub fn pool(text: &str) -> Arc<PoolConfig> {
             }
             ["generation", number] => config.generation = number.parse().unwrap(),
             ["node", id, ref providers @ ..] => {
+                let (extra, providers): (Vec<&str>, Vec<&str>) =
+                    providers.iter().partition(|text| text.starts_with('+'));
                 let providers = providers.iter().map(|text| provider(text)).collect();
                 let providers: Vec<ProviderPolicy> = providers;
-                let adapters = providers.iter().map(|policy| policy.adapter.clone()).collect();
+                let extra = extra.iter().map(|text| text[1..].into());
+                let adapters = providers.iter().map(|policy| policy.adapter.clone()).chain(extra).collect();
                 config.nodes.push(NodePolicy { id: id.into(), providers, adapters });
             }
+            ["route", model, adapter, target, attribution] => config.routes.push(Route {
+                model: model.into(),
+                adapter: adapter.into(),
+                target: target.into(),
+                provider: attribution.into(),
+                stall_timeout: seconds(100),
+                request_timeout: seconds(200),
+            }),
             ["group", id, ref members @ ..] => {
                 let member = |&p: &&str| Member { provider: p.into(), target: format!("{id}@{p}").into() };
                 config.groups.push(Group { id: id.into(), members: members.iter().map(member).collect() });
