@@ -38,7 +38,7 @@ use crate::{
     link,
     mail::{ToControl, ToShard},
     metrics::Metrics,
-    ops,
+    ops, revocation,
     shard_state::ShardState,
     token::Authenticator,
 };
@@ -98,6 +98,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     metrics.certificate_ends(not_after);
     warn_of_the_end(not_after);
     let auth = Arc::new(Authenticator::new(&settings.principals));
+    let revoked = revoked_tokens(&settings)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let count = settings.edge.shard_count(cores);
 
@@ -137,6 +138,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
             bodies: bodies.clone(),
             tls: Arc::clone(&tls),
             auth: Arc::clone(&auth),
+            revoked: revoked.clone(),
             control: to_control.clone(),
             shards: senders.clone(),
             inbox: seed,
@@ -157,6 +159,10 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
         shards.push(shard);
     }
     let _first = tasks.set(shards.iter().map(|s| Arc::clone(&s.tasks)).collect());
+    if let Some(path) = settings.openai.revoked_tokens_file.clone() {
+        let watch = revocation::watch::Watch::new(path, revoked, senders.clone(), Arc::clone(&metrics));
+        spawn_thread("revocations", move || watch.run())?;
+    }
     watch_signals(notify)?;
     for warning in &settings.warnings {
         tracing::warn!(%warning, "configuration");
@@ -190,6 +196,24 @@ fn clients_max() -> i64 {
     let clients = (limit.now - DESCRIPTORS_RESERVED.min(limit.now / 4)).max(1);
     tracing::info!(found = limit.found, raised_to = limit.now, clients, "open files");
     i64::try_from(clients).unwrap_or(i64::MAX)
+}
+
+/// The tokens that are revoked at the start. A list that cannot be read may name any of them, so nothing starts without it.
+fn revoked_tokens(settings: &Settings) -> anyhow::Result<revocation::List> {
+    let mut list = revocation::List::default();
+    let Some(path) = &settings.openai.revoked_tokens_file else { return Ok(list) };
+    let text = revocation::read(path).with_context(|| {
+        format!("openai.revoked_tokens_file: {}; an empty file says that none is revoked", path.display())
+    })?;
+    for token_ref in list.absorb(&text) {
+        let known = settings.principals.iter().any(|token| token.principal.token_ref == token_ref);
+        if known {
+            tracing::info!(%token_ref, "token is revoked");
+        } else {
+            tracing::warn!(%token_ref, "the list of revoked tokens names a token that is not configured");
+        }
+    }
+    Ok(list)
 }
 
 /// A Node refuses an Edge whose certificate has expired, so its end must not come as a surprise.
@@ -294,6 +318,7 @@ struct Part {
     bodies: Budget,
     tls: Arc<ServerConfig>,
     auth: Arc<Authenticator>,
+    revoked: revocation::List,
     control: Sender<ToControl>,
     shards: Vec<Sender<ToShard>>,
     inbox: ShardInboxSeed<ToShard>,
@@ -325,6 +350,7 @@ impl Part {
             self.control,
             self.shards,
         ));
+        self.revoked.iter().for_each(|token_ref| state.permits.revoke(token_ref));
         let mut inbox = match self.inbox.open() {
             Ok(inbox) => inbox,
             Err(error) => return tracing::error!(%error, "the shard's mailbox cannot be opened"),

@@ -36,6 +36,7 @@ use crate::{
     reply::{CLIENT_GONE, Fault},
     request_id,
     response::{self, Answer},
+    revocation::permits::Permit,
     shard_state::ShardState,
     token::Authenticator,
 };
@@ -245,6 +246,10 @@ impl Client {
                 return self.refuse(connection, request, &error.into()).await;
             }
         }
+        if self.permit(request).is_none() {
+            tracing::debug!(request = &*request.id, reason = "revoked", "token refused");
+            return self.refuse(connection, request, &Fault::Unauthorized).await;
+        }
         match route {
             Route::Models => {
                 let body = models::list(&self.state.settings, self.created);
@@ -272,6 +277,11 @@ impl Client {
                 }
             },
         }
+    }
+
+    /// What lets the request go on; `None` when its token was revoked, or the process ends.
+    fn permit(&self, request: &Request) -> Option<Permit> {
+        request.token_ref.as_deref().and_then(|token_ref| self.state.permits.of(token_ref))
     }
 
     /// Reads the body and finds out what it asks for. `Err(None)` = the client is gone.
@@ -315,7 +325,13 @@ impl Client {
         if let Some(window) = window.filter(|window| estimate::surely_exceeds(tokens, *window)) {
             return Err(Some(Fault::ContextTooLong { tokens, window }));
         }
+        // The body may have taken its time.
+        let Some(permit) = self.permit(request) else {
+            let stops = self.state.stopping.is_closed();
+            return Err(Some(if stops { Fault::Draining } else { Fault::Unauthorized }));
+        };
         Ok(Box::new(Plan {
+            permit,
             group: Arc::clone(&model.id),
             needs,
             long: tokens >= threshold,

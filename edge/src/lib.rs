@@ -22,5 +22,6 @@ pub mod reply;
 pub mod request_id;
 pub mod requests;
 pub mod response;
+pub mod revocation;
 pub mod shard_state;
 pub mod token;

@@ -56,6 +56,8 @@ pub enum ToShard {
     Release(ConnectionId, LeaseId, usize),
     /// From a connection's shard, for the request's shard: one frame of a run, and its number among those passed on.
     Frame(RequestId, LeaseId, u64, Frame),
+    /// From the watch of the list: these tokens are revoked.
+    Revoked(Vec<Arc<str>>),
     /// The process drains: no new requests, streams may finish.
     Drain,
     /// The grace is over: end what is left.

@@ -8,7 +8,11 @@ use dataplane::{
     log::LogWriter,
     shard::{Allocator, DriverWish},
 };
-use iop_edge::{admin, config, pki, token};
+use iop_edge::{
+    admin, config, pki,
+    revocation::{self, command::Revoked},
+    token,
+};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -67,6 +71,16 @@ enum TokenCommand {
     },
     /// Print the hash of a token that is read from standard input.
     Hash,
+    /// Revoke a token: a running Edge refuses it, and ends what it runs, within a second.
+    ///
+    /// Adds a line to the file that `openai.revoked_tokens_file` names.
+    Revoke {
+        /// `token_ref` of the token in the configuration.
+        token_ref: String,
+        /// The configuration file.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -117,6 +131,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 "# openai.principal_tokens: the token itself is shown only now\n{}",
                 made.config_entry(&token_ref, &principal_ref)
             );
+        }
+        Command::Token(TokenCommand::Revoke { token_ref, config }) => {
+            let Some(settings) = load(&config) else { return Ok(ExitCode::FAILURE) };
+            match revocation::command::revoke(&settings, &token_ref)? {
+                Revoked::Now => {
+                    println!("{token_ref}: revoked; a running Edge ends its requests within a second")
+                }
+                Revoked::Before => println!("{token_ref}: was revoked already"),
+            }
         }
         Command::Token(TokenCommand::Hash) => {
             let mut line = String::new();

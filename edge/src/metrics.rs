@@ -66,6 +66,8 @@ pub struct Metrics {
     control: IntCounterVec,
     config_generation: IntGauge,
     certificate_not_after: IntGauge,
+    tokens_revoked: IntGauge,
+    revocations_readable: IntGauge,
     log_lines_lost: IntCounter,
     /// Mail of a shard that had to wait because another shard's mailbox or control's inbox was full.
     pub mail_overflow: IntCounter,
@@ -211,6 +213,16 @@ impl Metrics {
                 "iop_edge_certificate_not_after_seconds",
                 "End of the Edge's own certificate, in seconds since 1970",
             )?,
+            tokens_revoked: gauge(
+                r,
+                "iop_edge_tokens_revoked",
+                "Tokens that were revoked in this process's life",
+            )?,
+            revocations_readable: gauge(
+                r,
+                "iop_edge_revocation_list_readable",
+                "1 while the list of revoked tokens can be read, 0 when it cannot or there is none",
+            )?,
             log_lines_lost: counter(
                 r,
                 "iop_edge_log_lines_lost_total",
@@ -269,6 +281,12 @@ impl Metrics {
     /// Notes when the Edge's certificate ends, in seconds since 1970.
     pub fn certificate_ends(&self, not_after: u64) {
         self.certificate_not_after.set(clamp(not_after));
+    }
+
+    /// Notes how many tokens are revoked, and whether their list can be read.
+    pub fn tokens_revoked(&self, count: usize, readable: bool) {
+        self.tokens_revoked.set(clamp(count as u64));
+        self.revocations_readable.set(readable.into());
     }
 
     /// Counts an ended request. Both labels are closed sets.

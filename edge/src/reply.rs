@@ -16,7 +16,7 @@ use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 32] = [
+pub const OUTCOMES: [&str; 33] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -24,6 +24,7 @@ pub const OUTCOMES: [&str; 32] = [
     "bad_json",
     "missing_field",
     "unauthorized",
+    "token_revoked",
     "unknown_model",
     "context_too_long",
     "unknown_path",
@@ -86,6 +87,8 @@ pub enum Fault {
     },
     /// No token, or none that is known. One answer for every reason.
     Unauthorized,
+    /// The token was revoked while the request was served (PTK-1). A later one is [`Fault::Unauthorized`] as any other.
+    Revoked,
     /// No such model.
     UnknownModel {
         /// What was asked for, when it is at hand.
@@ -191,6 +194,7 @@ impl Fault {
             Self::BadJson { .. } => row(400, INVALID_REQUEST, None, No, "bad_json"),
             Self::MissingField { .. } => row(400, INVALID_REQUEST, None, No, "missing_field"),
             Self::Unauthorized => row(401, INVALID_REQUEST, Some("invalid_api_key"), No, "unauthorized"),
+            Self::Revoked => row(401, INVALID_REQUEST, Some("invalid_api_key"), No, "token_revoked"),
             Self::UnknownModel { .. } => {
                 row(404, INVALID_REQUEST, Some("model_not_found"), No, "unknown_model")
             }
@@ -312,6 +316,7 @@ impl Fault {
             Self::Unauthorized => {
                 "The API key is missing or not valid. Send it as `Authorization: Bearer KEY`."
             }
+            Self::Revoked => "The API key was revoked.",
             Self::UnknownModel { .. } => "The model does not exist. GET /v1/models lists the models.",
             Self::UnknownPath => {
                 "There is nothing at this path. There are /v1/chat/completions and /v1/models."
@@ -456,6 +461,7 @@ mod tests {
             Fault::BadJson { detail: "expected an array".into(), param: Some("messages".into()) },
             Fault::MissingField { param: "model" },
             Fault::Unauthorized,
+            Fault::Revoked,
             Fault::UnknownModel { model: Some("gpt \"x\"".to_owned()) },
             Fault::ContextTooLong { tokens: 9, window: 5 },
             Fault::UnknownPath,
@@ -498,6 +504,7 @@ mod tests {
             ("bad_json", 400, invalid, None),
             ("missing_field", 400, invalid, None),
             ("unauthorized", 401, invalid, Some("invalid_api_key")),
+            ("token_revoked", 401, invalid, Some("invalid_api_key")),
             ("unknown_model", 404, invalid, Some("model_not_found")),
             ("context_too_long", 400, invalid, Some("context_length_exceeded")),
             ("unknown_path", 404, invalid, None),

@@ -24,6 +24,7 @@ use crate::{
     mail::{ToControl, ToShard},
     metrics::Metrics,
     requests::{Event, Requests},
+    revocation::permits::Permits,
 };
 
 /// Bits of a connection number that count connections; the shard stands above them.
@@ -48,6 +49,8 @@ pub struct ShardState {
     pub draining: Latch,
     /// Closed when the grace is over.
     pub stopping: Latch,
+    /// What lets requests go on.
+    pub permits: Permits,
     /// Waiters for snapshots, by token.
     pub inspections: RefCell<HashMap<u64, Rc<dataplane::local::Queue<Arc<control::effect::Snapshot>>>>>,
     control: Sender<ToControl>,
@@ -79,6 +82,7 @@ impl ShardState {
         control: Sender<ToControl>,
         shards: Vec<Sender<ToShard>>,
     ) -> Self {
+        let permits = Permits::new(&settings.principals);
         let pending =
             Pending { control: VecDeque::new(), shards: shards.iter().map(|_| VecDeque::new()).collect() };
         Self {
@@ -90,6 +94,7 @@ impl ShardState {
             links: RefCell::default(),
             draining: Latch::new(),
             stopping: Latch::new(),
+            permits,
             inspections: RefCell::default(),
             control,
             shards,
@@ -211,7 +216,11 @@ impl ShardState {
                 }
             }
             ToShard::Drain => self.draining.close(),
-            ToShard::Stop => self.stopping.close(),
+            ToShard::Revoked(tokens) => tokens.iter().for_each(|token_ref| self.permits.revoke(token_ref)),
+            ToShard::Stop => {
+                self.stopping.close();
+                self.permits.end_all();
+            }
         }
     }
 

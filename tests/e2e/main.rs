@@ -18,6 +18,7 @@ mod nodes;
 mod overload;
 mod policy;
 mod reconnect;
+mod revocation;
 mod runs;
 mod sdk;
 mod status;

@@ -204,6 +204,8 @@ pub enum LogFormat {
 pub struct OpenAi {
     /// Whether the surface is served.
     pub enabled: bool,
+    /// `token_ref`s of revoked tokens, one a line; watched (PTK-1).
+    pub revoked_tokens_file: Option<PathBuf>,
     /// Attribution fallback; not blank when enabled (CFG-4).
     pub provider_id: Arc<str>,
     /// SSE keep-alive of normalized runs: a comment after this silence.

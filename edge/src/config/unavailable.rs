@@ -50,15 +50,6 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable { feature: "the A2A surface", asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")) },
     Unavailable {
-        feature: "a list of revoked tokens",
-        asked: |file| {
-            let openai = file.openai.as_ref();
-            one(openai.and_then(|openai| {
-                text(openai.value.revoked_tokens_file.as_ref(), "openai.revoked_tokens_file")
-            }))
-        },
-    },
-    Unavailable {
         feature: "provider authentication by the client's header",
         asked: |file| {
             let auth = file.openai.as_ref().and_then(|openai| openai.value.provider_auth.as_ref());

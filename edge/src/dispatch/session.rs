@@ -43,6 +43,7 @@ use crate::{
     reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
     requests::{Event, Registered},
     response::Answer,
+    revocation::permits::Permit,
     shard_state::ShardState,
 };
 
@@ -52,6 +53,8 @@ const END_GRACE: Duration = Duration::from_secs(1);
 /// A request that may be dispatched: authenticated, whole, understood.
 #[derive(Debug)]
 pub struct Plan {
+    /// Closed when the request is to end: its token was revoked, or the process stops.
+    pub permit: Permit,
     /// External model id of a configured group.
     pub group: Arc<str>,
     /// What a candidate must be able to do.
@@ -179,8 +182,8 @@ impl Drop for Session<'_> {
 
 impl Session<'_> {
     async fn drive(&mut self) -> WayOut {
-        let stop_state = Rc::clone(self.shard);
-        let mut waits = Waits { watch: None, timer: None, stop: pin!(stop_state.stopping.closed()) };
+        let permit = Rc::clone(&self.plan.permit);
+        let mut waits = Waits { watch: None, timer: None, stop: pin!(permit.closed()) };
         let way_out = self.drive_to_end(&mut waits).await;
         if let Some(watch) = waits.watch {
             self.downstream.client.keep_watch(watch);
@@ -194,8 +197,8 @@ impl Session<'_> {
                 waits.watch = Some(self.downstream.client.watch());
             }
             match waits.next(&self.events).await {
-                // Links close at the same time: their fencing must not be taken for the cause.
-                Woken::Event(_) if self.shard.stopping.is_closed() => return self.stopped(),
+                // Links close when the process stops: their fencing must not be taken for the cause.
+                Woken::Event(_) if self.plan.permit.is_closed() => return self.stopped(),
                 Woken::Event(event) => {
                     let before = self.attempt.dispatches();
                     if let Some(way_out) = self.take_all(event, waits).await {
@@ -221,9 +224,18 @@ impl Session<'_> {
         }
     }
 
-    /// The process ends. Nothing ran of what still waits for its slot, so it may well be sent again.
+    /// The request may not go on.
     fn stopped(&self) -> WayOut {
-        WayOut::Refuse(if self.attempt.is_waiting() { Fault::Draining } else { Fault::Cancelled })
+        WayOut::Refuse(self.why_stopped())
+    }
+
+    /// Nothing ran of what still waits for its slot, so a process that ends tells that it may well be sent again.
+    fn why_stopped(&self) -> Fault {
+        match (self.shard.stopping.is_closed(), self.attempt.is_waiting()) {
+            (false, _) => Fault::Revoked,
+            (true, true) => Fault::Draining,
+            (true, false) => Fault::Cancelled,
+        }
     }
 
     /// Takes an event and all that wait behind it, then writes what came of them in one go.
@@ -388,7 +400,7 @@ impl Session<'_> {
             Ok(Err(WriteFault::Stalled)) => return Some(WayOut::ClientStalled),
             Ok(Err(WriteFault::Io(_))) | Err(Interrupted::Gone) => return Some(WayOut::ClientGone),
             Err(Interrupted::Deadline) => return Some(WayOut::Untold(Fault::Deadline)),
-            Err(Interrupted::Stop) => return Some(WayOut::Untold(Fault::Cancelled)),
+            Err(Interrupted::Stop) => return Some(WayOut::Untold(self.why_stopped())),
         }
         if let Some(run) = &self.run
             && let Some(bytes) = self.downstream.take_released()

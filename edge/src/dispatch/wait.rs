@@ -18,7 +18,7 @@ pub(super) enum Woken {
     ClientStirred,
     /// The Edge's own wait for the run is over.
     Deadline,
-    /// The process ends.
+    /// The token was revoked, or the process ends.
     Stop,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Interrupted {
     Gone,
     /// The Edge's own wait for the run is over.
     Deadline,
-    /// The process ends.
+    /// The token was revoked, or the process ends.
     Stop,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Waits<S> {
     pub(super) watch: Option<Watch>,
     /// Taken out when it fires.
     pub(super) timer: Option<Timer>,
-    /// The process ends.
+    /// The token was revoked, or the process ends.
     pub(super) stop: S,
 }
 

@@ -24,6 +24,7 @@ pub(super) fn surface(context: &mut Context<'_>, typed: &typed::OpenAi) -> OpenA
     let keepalive = typed.keepalive.as_ref().map_or(&default, |keepalive| &keepalive.value);
     OpenAi {
         enabled: typed.enabled.as_ref().is_none_or(|enabled| enabled.value),
+        revoked_tokens_file: context.file(typed.revoked_tokens_file.as_ref(), "openai.revoked_tokens_file"),
         provider_id: "".into(),
         keepalive_comment: context.millis(
             keepalive.comment_ms.as_ref(),

@@ -395,7 +395,6 @@ nodes:
             "control_plane.enabled",
         ),
         ("a2a: { enabled: false", "a2a: { enabled: true", "5:17", "a2a.enabled"),
-        ("revoked_tokens_file: \"\"", "revoked_tokens_file: a", "8:24", "openai.revoked_tokens_file"),
         (
             "provider_auth: { enabled: false",
             "provider_auth: { enabled: true",
