@@ -290,10 +290,11 @@ fn metric_names(text: &str, start: &str) -> BTreeSet<String> {
 #[test]
 fn the_metrics_page_names_every_metric_and_no_other() -> anyhow::Result<()> {
     let page = read(&root().join("docs/metrics.md"))?;
-    for (source, prefix) in [("edge/src/metrics.rs", "iop_edge_"), ("node/src/metrics.rs", "iop_node_")] {
-        let text = read(&root().join(source))?;
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let registered = metric_names(product, &format!("\"{prefix}"));
+    for (source, prefix) in [("edge/src/metrics", "iop_edge_"), ("node/src/metrics.rs", "iop_node_")] {
+        let place = root().join(source);
+        let texts = if place.is_dir() { sources(&place)? } else { vec![(source.to_owned(), read(&place)?)] };
+        let product = texts.iter().map(|(_, text)| text.split("#[cfg(test)]").next().unwrap_or_default());
+        let registered = metric_names(&product.collect::<String>(), &format!("\"{prefix}"));
         let described = metric_names(&page, prefix);
         // The reader must have seen something, or it proves nothing.
         ensure!(registered.len() >= 10, "{source}: only {registered:?} were found");

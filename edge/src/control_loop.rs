@@ -8,7 +8,7 @@ use std::{
 
 use control::{
     Machine,
-    effect::Effect,
+    effect::{Effect, Handoff},
     input::{ConnectionId, Input, Moment, RequestId},
 };
 use dataplane::{
@@ -163,7 +163,10 @@ impl ControlLoop {
                 self.mail_request(request, ToShard::Requeued(request, lease))
             }
             Effect::Fenced { lease, request } => self.mail_request(request, ToShard::Fenced(request, lease)),
-            Effect::Failed { lease, request, error, sequence, handoff: _ } => {
+            Effect::Failed { lease, request, error, sequence, handoff } => {
+                if let Some(Handoff { provider, health }) = handoff {
+                    tracing::info!(%provider, ?health, "provider stalled");
+                }
                 self.mail_request(request, ToShard::Failed(request, lease, error, sequence));
             }
             Effect::Registration { connection, outcome } => {
@@ -190,7 +193,8 @@ impl ControlLoop {
                 tracing::info!(%node, %provider, "provider is available again");
             }
             Effect::Probe(probe) => {
-                tracing::debug!(node = %probe.node, provider = %probe.provider, target = %probe.target, "probe due");
+                tracing::debug!(node = %probe.node, provider = %probe.provider, adapter = %probe.adapter, target = %probe.target, "provider probed");
+                self.mail_connection(probe.connection, ToShard::Probe(Box::new(probe)));
             }
             Effect::Snapshot { token, snapshot } => {
                 self.metrics.observe_snapshot(&snapshot);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::{
-    effect::{CloseReason, Grant, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
+    effect::{CloseReason, Grant, Probe, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
     input::{ConnectionId, Input, LeaseId, RequestId},
 };
 use dataplane::http::body::Body;
@@ -46,6 +46,8 @@ pub enum ToShard {
     Readiness(ConnectionId, Result<(), ReadinessRefusal>),
     /// From control, for the connection's shard.
     CloseConnection(ConnectionId, CloseReason),
+    /// From control, for the connection's shard: ask its Node.
+    Probe(Box<Probe>),
     /// From control, for whoever asked with this token.
     Snapshot(u64, Arc<Snapshot>),
     /// From a request's shard, for the connection's shard: start a run.

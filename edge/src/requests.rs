@@ -24,6 +24,11 @@ pub fn shard_of(request: RequestId) -> usize {
     usize::try_from(request.0 >> COUNTER_BITS).unwrap_or(usize::MAX)
 }
 
+/// A request's number for people and logs: its shard, and its count on it.
+pub fn label(request: RequestId) -> String {
+    format!("{}-{}", request.0 >> COUNTER_BITS, request.0 & ((1 << COUNTER_BITS) - 1))
+}
+
 /// What a request's task is told.
 #[derive(Debug)]
 pub enum Event {
@@ -156,6 +161,7 @@ mod tests {
         let (first, second) = (table.enter(), table.enter());
         assert_ne!(first.id, second.id);
         assert_eq!(shard_of(second.id), 3);
+        assert_eq!(label(second.id), "3-2");
         table.deliver(second.id, Event::Refused(Refusal::QueueFull));
         assert_eq!((first.events.len(), second.events.len()), (0, 1));
         let gone = first.id;

@@ -205,6 +205,7 @@ impl ShardState {
             ToShard::CloseConnection(connection, reason) => {
                 self.with_link(connection, |l| l.close(link::close_reason(reason)))
             }
+            ToShard::Probe(probe) => self.with_link(probe.connection, |l| l.probe(*probe)),
             ToShard::Open(mut open) => self.open(&mut open),
             ToShard::Cancel(connection, lease) => self.with_link(connection, |l| l.cancel(lease)),
             ToShard::Release(connection, lease, bytes) => {

@@ -15,6 +15,7 @@ mod identity;
 mod ladder;
 mod matrix;
 mod nodes;
+mod overlay;
 mod overload;
 mod policy;
 mod reconnect;

@@ -7,36 +7,36 @@ const GAP: usize = 2;
 
 /// Rows of text under a head.
 pub(super) struct Table {
+    head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub(super) fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|text| (*text).to_owned()).collect()] }
+        Self { head: head.iter().map(|text| (*text).to_owned()).collect(), rows: Vec::new() }
     }
 
-    pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+    #[must_use]
+    pub(super) fn with<const N: usize>(mut self, rows: impl Iterator<Item = [String; N]>) -> Self {
+        self.rows.extend(rows.map(Vec::from));
+        self
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows.len() <= 1
+    /// How many rows it has, without the head.
+    pub(super) fn rows(&self) -> usize {
+        self.rows.len()
     }
 
-    /// The lines, each ended by a line break; nothing where there are no rows.
+    /// The lines, each ended by a line break.
     pub(super) fn render(&self) -> String {
+        let all = || std::iter::once(&self.head).chain(&self.rows);
+        let wide = |column: usize| {
+            let cells = all().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<_> = (0..self.head.len()).map(wide).collect();
         let mut text = String::new();
-        if self.is_empty() {
-            return text;
-        }
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
-        let wide = |cell: &String| cell.chars().count();
-        let widths: Vec<_> = (0..columns)
-            .map(|column| {
-                self.rows.iter().filter_map(|row| row.get(column)).map(wide).max().unwrap_or_default()
-            })
-            .collect();
-        for row in &self.rows {
+        for row in all() {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
                 let _infallible = write!(line, "{cell:width$}{:GAP$}", "");
@@ -54,10 +54,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&["A", "LONG HEAD", "C"]);
-        assert_eq!(table.render(), "");
-        table.row(["größer".into(), "x".into(), String::new()]);
-        table.row(["1".into(), "y".into(), "z".into()]);
+        let rows = [["größer", "x", ""], ["1", "y", "z"]].map(|row| row.map(str::to_owned));
+        let table = Table::new(&["A", "LONG HEAD", "C"]).with(rows.into_iter());
+        assert_eq!(table.rows(), 2);
         assert_eq!(table.render(), "A       LONG HEAD  C\ngrößer  x\n1       y          z\n");
     }
 }

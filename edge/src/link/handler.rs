@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use control::input::Input;
+use control::input::{CommandId, Input};
 use dataplane::relay::{CloseReason, Handler, Incoming};
-use proto::message::{Cancel, Message, RegisterRequest, StreamNo, TunnelFrameKind};
+use proto::message::{Cancel, Message, NodeCommandResponse, RegisterRequest, StreamNo, TunnelFrameKind};
 
 use super::NodeLink;
 use crate::{
@@ -55,8 +55,9 @@ impl Router {
             Message::Goodbye(goodbye) => {
                 tracing::info!(node = %self.link.name, reason = goodbye.reason, "node says goodbye");
             }
-            // Answers to what this Edge does not ask yet; a later Node may send more (WIR-3).
-            Message::NodeCommandResponse(_) | Message::NodeConfigRefreshResponse(_) | Message::Unknown => {}
+            Message::NodeCommandResponse(response) => self.command_answered(response),
+            // The answer to what this Edge does not ask yet; a later Node may send more (WIR-3).
+            Message::NodeConfigRefreshResponse(_) | Message::Unknown => {}
             // What only an Edge may say.
             _ => self.link.close(CloseReason::ProtocolError),
         }
@@ -81,6 +82,15 @@ impl Router {
         };
         tracing::debug!(node = %self.link.name, version = request.agent_version, "node registers");
         state.tell_control(ToControl::FromLink { shard: state.index, input });
+    }
+
+    fn command_answered(&self, NodeCommandResponse { request_id, result }: NodeCommandResponse) {
+        let (state, command) = (&self.link.state, CommandId(request_id));
+        if self.link.commands.borrow_mut().answered(command) {
+            state.input(Input::CommandAnswered { connection: self.link.id, command, result });
+        } else {
+            state.metrics.answers_ignored.inc();
+        }
     }
 
     fn tunnel_frame(&mut self, stream: StreamNo, kind: TunnelFrameKind, cost: usize) {

@@ -6,18 +6,20 @@
 //! What the states mean is control's business; this module carries its answers out and passes on what arrives.
 
 mod accept;
+mod commands;
 mod handler;
 mod streams;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     rc::Rc,
     sync::Arc,
 };
 
 use anyhow::Context;
 use control::{
-    effect::{ReadinessRefusal, RegistrationRefusal},
+    effect::{Probe, ReadinessRefusal, RegistrationRefusal},
     input::{ConnectionId, Input, LeaseId},
 };
 use dataplane::{
@@ -32,13 +34,17 @@ use dataplane::{
 use proto::{
     identity::{Name, Role},
     limits::WINDOW_BYTES_DEFAULT,
-    message::{Cancel, Message, NodeReadyResponse, RegisterResponse},
+    message::{Cancel, Message, NodeCommandRequest, NodeReadyResponse, RegisterResponse},
 };
 use rustls::ServerConfig;
 
 use crate::{config::Settings, mail::Open, shard_state::ShardState};
 pub use accept::accept_loop;
+use commands::Commands;
 use streams::Streams;
+
+/// The command that asks whether a provider serves a target (CAP-1).
+const CAPABILITIES: &str = "capabilities";
 
 /// The Edge's end of the Node link's TLS: our identity, and the CA that Nodes must be signed by. With it comes when our
 /// certificate ends, in seconds since 1970.
@@ -63,7 +69,10 @@ pub struct NodeLink {
     name: Name,
     handle: LinkHandle,
     streams: RefCell<Streams>,
+    commands: RefCell<Commands>,
     registered: Cell<bool>,
+    /// Whether control has told it that it is ready: before that nothing is asked of it (REG-5).
+    ready: Cell<bool>,
     asked: Cell<u32>,
     state: Rc<ShardState>,
 }
@@ -75,7 +84,9 @@ impl NodeLink {
             name,
             handle,
             streams: RefCell::default(),
+            commands: RefCell::default(),
             registered: Cell::new(false),
+            ready: Cell::new(false),
             asked: Cell::new(0),
             state,
         }
@@ -122,6 +133,7 @@ impl NodeLink {
             }
         };
         self.handle.send(Message::NodeReadyResponse(NodeReadyResponse { ready, reason: reason.to_owned() }));
+        self.ready.set(ready);
         if !ready {
             tracing::warn!(node = %self.name, connection = self.id.0, reason, "ready refused");
             self.close(CloseReason::Rejected);
@@ -183,6 +195,23 @@ impl NodeLink {
 
     fn expire(&self, now: std::time::Instant) -> Option<u64> {
         self.streams.borrow_mut().expire(now)
+    }
+
+    /// Asks the Node whether a provider that is taken out serves its target again (CAP-3). A connection that is not, or no
+    /// longer, of use is not asked: control has its own timer for the next time.
+    pub fn probe(&self, probe: Probe) {
+        if !self.ready.get() || self.handle.is_stopping() {
+            return;
+        }
+        self.commands.borrow_mut().sent(probe.provider, probe.command);
+        self.handle.send(Message::NodeCommandRequest(Box::new(NodeCommandRequest {
+            request_id: probe.command.0,
+            command: CAPABILITIES.to_owned(),
+            adapter: probe.adapter.to_string(),
+            target: probe.target.to_string(),
+            arguments: BTreeMap::new(),
+            credential: None,
+        })));
     }
 
     /// The request's shard passed on so many body bytes.

@@ -44,13 +44,14 @@ pub(super) async fn to(state: &Rc<ShardState>, path: &str, tasks: &OnceTasks) ->
             if state.draining.is_closed() {
                 return Some(Answer::text(503, "draining"));
             }
-            match inspect(state).await.nodes.iter().any(|node| node.providers.iter().any(is_available)) {
+            match inspect(state, false).await.nodes.iter().any(|node| node.providers.iter().any(is_available))
+            {
                 true => Answer::text(200, "ready"),
                 false => Answer::text(503, "no provider is available"),
             }
         }
         "/metrics" if state.settings.metrics_enabled => {
-            inspect(state).await;
+            inspect(state, false).await;
             for (shard, tasks) in tasks.get().into_iter().flatten().enumerate() {
                 state.metrics.observe_tasks(shard, tasks.live(), tasks.panicked());
             }
@@ -58,7 +59,7 @@ pub(super) async fn to(state: &Rc<ShardState>, path: &str, tasks: &OnceTasks) ->
             Answer { status: 200, kind: METRICS, body: state.metrics.render() }
         }
         "/status" => {
-            let snapshot = inspect(state).await;
+            let snapshot = inspect(state, true).await;
             let status = Status::of(state, &snapshot);
             Answer { status: 200, kind: JSON, body: serde_json::to_vec_pretty(&status).unwrap_or_default() }
         }
@@ -70,11 +71,11 @@ fn is_available(provider: &ProviderSnapshot) -> bool {
     provider.status == ProviderStatus::Available
 }
 
-/// What control holds now; metrics of it are up to date afterwards.
-async fn inspect(state: &Rc<ShardState>) -> Arc<Snapshot> {
+/// What control holds now, with the lists of what waits and runs when they are wanted; metrics of it are up to date afterwards.
+async fn inspect(state: &Rc<ShardState>, detail: bool) -> Arc<Snapshot> {
     let token = state.metrics.next_token();
     let waiter = Rc::new(Queue::new());
     state.inspections.borrow_mut().insert(token, Rc::clone(&waiter));
-    state.input(Input::Inspect { token, detail: false });
+    state.input(Input::Inspect { token, detail });
     waiter.pop().await
 }

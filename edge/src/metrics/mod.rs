@@ -1,9 +1,14 @@
 //! Metrics of the Edge. Every label value comes from a closed set or from the configuration; handles are looked up once,
 //! at the start, so that no request hashes a label.
 
+mod control;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use control::effect::{ProviderStatus, Snapshot};
+use ::control::{
+    Counters,
+    effect::{ProviderStatus, Snapshot},
+};
 use dataplane::{http::budget::Budget, relay::CloseReason, shard::DriverKind, tls::refusal::Refusal};
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -11,6 +16,7 @@ use prometheus::{
 };
 
 use crate::reply::OUTCOMES;
+use control::ControlMetrics;
 
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
 const SECONDS: [f64; 16] =
@@ -57,14 +63,7 @@ pub struct Metrics {
     link_closed: IntCounterVec,
     /// Node connections that are being served.
     pub links: IntGauge,
-    node_up: IntGaugeVec,
-    in_flight: IntGaugeVec,
-    capacity: IntGaugeVec,
-    queued: IntGauge,
-    leases: IntGauge,
-    cancelling: IntGauge,
-    control: IntCounterVec,
-    config_generation: IntGauge,
+    control: ControlMetrics,
     certificate_not_after: IntGauge,
     tokens_revoked: IntGauge,
     revocations_readable: IntGauge,
@@ -75,6 +74,8 @@ pub struct Metrics {
     pub frames_ignored: IntCounter,
     /// Streams whose Node broke the frame order or its credit.
     pub stream_violations: IntCounter,
+    /// Answers of Nodes to commands that nobody waits for.
+    pub answers_ignored: IntCounter,
     tokens: AtomicU64,
 }
 
@@ -191,23 +192,7 @@ impl Metrics {
                 &["reason"],
             )?,
             links: gauge(r, "iop_edge_node_links", "Node connections past their handshake")?,
-            node_up: gauges(r, "iop_edge_node_connected", "1 while the Node is dispatch-ready", &["node"])?,
-            in_flight: gauges(r, "iop_edge_provider_in_flight", "Leases held", &["node", "provider"])?,
-            capacity: gauges(r, "iop_edge_provider_capacity", "Effective capacity", &["node", "provider"])?,
-            queued: gauge(r, "iop_edge_queued", "Requests waiting for a slot")?,
-            leases: gauge(r, "iop_edge_leases", "Lease records")?,
-            cancelling: gauge(
-                r,
-                "iop_edge_leases_cancelling",
-                "Leases whose holder is gone and whose slot is not back yet",
-            )?,
-            control: counters(
-                r,
-                "iop_edge_control_events_total",
-                "What the decision machine did, by event",
-                &["event"],
-            )?,
-            config_generation: gauge(r, "iop_edge_config_generation", "Configuration generation in force")?,
+            control: ControlMetrics::new(r)?,
             certificate_not_after: gauge(
                 r,
                 "iop_edge_certificate_not_after_seconds",
@@ -242,6 +227,11 @@ impl Metrics {
                 r,
                 "iop_edge_stream_violations_total",
                 "Streams that broke frame order or credit",
+            )?,
+            answers_ignored: counter(
+                r,
+                "iop_edge_command_answers_ignored_total",
+                "Answers of Nodes to commands that nobody waits for",
             )?,
             tokens: AtomicU64::new(1),
             registry: registry.clone(),
@@ -314,36 +304,22 @@ impl Metrics {
 
     /// A Node became dispatch-ready.
     pub fn node_connected(&self, node: &str) {
-        self.node_up.with_label_values(&[node]).set(1);
+        self.control.node_connected(node, true);
     }
 
     /// A Node's generation was fenced.
     pub fn node_fenced(&self, node: &str) {
-        self.node_up.with_label_values(&[node]).set(0);
+        self.control.node_connected(node, false);
     }
 
     /// Takes over the machine's counts.
-    pub fn observe_control(&self, counters: &control::Counters) {
-        for (event, count) in events(counters) {
-            let counter = self.control.with_label_values(&[event]);
-            counter.inc_by(count.saturating_sub(counter.get()));
-        }
+    pub fn observe_control(&self, counters: &Counters) {
+        self.control.observe_counters(counters);
     }
 
     /// Takes over a snapshot.
     pub fn observe_snapshot(&self, snapshot: &Snapshot) {
-        self.config_generation.set(clamp(snapshot.config_generation));
-        self.queued.set(clamp(snapshot.queued as u64));
-        self.leases.set(clamp(snapshot.leases as u64));
-        self.cancelling.set(clamp(snapshot.cancelling as u64));
-        for node in &snapshot.nodes {
-            self.node_up.with_label_values(&[&node.id]).set(i64::from(node.connected));
-            for provider in &node.providers {
-                let labels = &[&*node.id, &*provider.id];
-                self.in_flight.with_label_values(labels).set(i64::from(provider.in_flight));
-                self.capacity.with_label_values(labels).set(i64::from(provider.capacity));
-            }
-        }
+        self.control.observe_snapshot(snapshot);
     }
 
     /// A number for an inspection, unique in the process.
@@ -374,36 +350,4 @@ pub fn status_word(status: ProviderStatus) -> &'static str {
 
 fn clamp(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// The machine's counts by the name of their event.
-fn events(c: &control::Counters) -> [(&'static str, u64); 26] {
-    [
-        ("registrations_accepted", c.registrations_accepted),
-        ("registrations_refused", c.registrations_refused),
-        ("ready", c.ready),
-        ("ready_refused", c.ready_refused),
-        ("ready_timeouts", c.ready_timeouts),
-        ("superseded", c.superseded),
-        ("draining", c.draining),
-        ("generations_fenced", c.generations_fenced),
-        ("admitted", c.admitted),
-        ("granted", c.granted),
-        ("settled", c.settled),
-        ("leases_fenced", c.leases_fenced),
-        ("cancelled", c.cancelled),
-        ("cancel_bound_reached", c.cancel_bound_reached),
-        ("failed", c.failed),
-        ("busy", c.busy),
-        ("requeued", c.requeued),
-        ("refused_unknown_model", c.refused_unknown_model),
-        ("refused_unservable", c.refused_unservable),
-        ("refused_busy", c.refused_busy),
-        ("queue_full", c.queue_full),
-        ("queue_timeouts", c.queue_timeouts),
-        ("withdrawn", c.withdrawn),
-        ("stale_inputs", c.stale_inputs),
-        ("reloads", c.reloads),
-        ("candidates_examined", c.candidates_examined),
-    ]
 }
