@@ -107,7 +107,9 @@ impl Returned {
     /// All causes together.
     pub fn total(&self) -> u64 {
         let Self { completed, failed, busy, not_sent, abandoned, cancelled, cancel_bound, fenced } = *self;
-        completed + failed + busy + not_sent + abandoned + cancelled + cancel_bound + fenced
+        [completed, failed, busy, not_sent, abandoned, cancelled, cancel_bound, fenced]
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 }
 

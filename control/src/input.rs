@@ -143,3 +143,39 @@ pub struct Admit {
     /// Permit the avoided provider when no live alternate exists (POL-8).
     pub allow_avoided_provider_fallback: bool,
 }
+
+impl Input {
+    /// Bytes of text it holds on to, for bounds of memory.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let pairs =
+            |map: &BTreeMap<String, String>| map.iter().map(|(key, value)| key.len() + value.len()).sum();
+        match self {
+            Self::Configure(config) => {
+                let providers: usize = config.nodes.iter().map(|node| 1 + node.providers.len()).sum();
+                let members: usize = config.groups.iter().map(|group| 1 + group.members.len()).sum();
+                // About what each takes with its names.
+                (providers + members + config.routes.len()) * 256
+            }
+            Self::Register { certified, claimed, .. } => certified.len() + claimed.len(),
+            Self::Ready { claimed, .. } => claimed.len(),
+            Self::Admit(admit) => {
+                admit.group.len() + admit.avoid_provider.as_ref().map_or(0, |provider| provider.len())
+            }
+            Self::Terminal { error: Some(error), .. } => {
+                let failure = error.failure.as_ref();
+                error.message.len() + failure.map_or(0, |it| it.failure_code.len() + pairs(&it.metadata))
+            }
+            Self::CommandAnswered { result, .. } => match result {
+                Ok(fields) => pairs(fields),
+                Err(why) => why.len(),
+            },
+            Self::Draining { .. }
+            | Self::ConnectionClosed { .. }
+            | Self::Withdraw { .. }
+            | Self::HolderGone { .. }
+            | Self::NotSent { .. }
+            | Self::Terminal { error: None, .. }
+            | Self::Inspect { .. } => 0,
+        }
+    }
+}

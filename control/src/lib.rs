@@ -9,6 +9,7 @@
 //! | [`config`] | the policy snapshot decisions are made by |
 //! | [`machine`] | the contract of [`Machine`] and one handler file for each family of inputs |
 //! | [`counters`] | monotonic counts for metrics |
+//! | [`record`] | a machine that remembers its inputs, dumps of them, and running them again |
 //! | [`limits`] | every bound and constant wait |
 //! | `registry`, `queue`, `lease`, `overlay`, `timer` | sub-machines: they change their own state and return values; only `machine` emits effects |
 #![no_std]
@@ -25,6 +26,7 @@ pub mod machine;
 mod overlay;
 mod pairs;
 mod queue;
+pub mod record;
 mod registry;
 mod timer;
 

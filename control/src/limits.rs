@@ -28,6 +28,14 @@ pub const PROBE_WAIT_MIN: Duration = Duration::from_secs(5);
 /// Longest wait between two probes of a provider (CAP-3).
 pub const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Events that a [`crate::record::Recorder`] keeps at least, once there were that many; it keeps at most twice as many.
+/// Reached: the machine is copied, and what is older than the copy before is forgotten.
+pub const RECORDED_MAX: usize = 10_000;
+
+/// Bytes of text in the events of half a recording: twice this is the most that texts of peers can take of it. Reached:
+/// as if [`RECORDED_MAX`] were reached.
+pub const RECORDED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Pending requests, and lease records, that a detailed snapshot lists. Reached: the younger ones are left out; the
 /// totals stand beside.
 pub const DETAIL_MAX: usize = 1_000;

@@ -28,6 +28,9 @@ pub enum AuditError {
     /// More requests wait than may.
     #[error("the queue is longer than its bound")]
     QueueBound,
+    /// The queue's indexes are not what its tickets say.
+    #[error("the queue's indexes do not match its tickets")]
+    Queue,
     /// A waiting request has an eligible candidate while leases may still be granted.
     #[error("a waiting request could run")]
     LostWaiter,
@@ -111,12 +114,12 @@ impl Machine {
             return Err(AuditError::Load);
         }
         let counters = &self.counters;
-        let adds_up = counters.granted == counters.returned.total() + open;
+        let adds_up = counters.granted.wrapping_sub(counters.settled) == open;
         if !adds_up || counters.settled != counters.returned.total() {
             return Err(AuditError::Conservation);
         }
         let open_direct = u64::from(direct.values().sum::<u32>());
-        if counters.direct_granted - counters.direct_returned != open_direct {
+        if counters.direct_granted.wrapping_sub(counters.direct_returned) != open_direct {
             return Err(AuditError::Conservation);
         }
         if !self.direct.is_consistent(&direct, |node| self.ownership.live(node)) {
@@ -146,7 +149,9 @@ impl Machine {
         let excluded = self.pool.overlaid().all(|key| self.overlays.overlay(key).is_some())
             && self.pool.overlaid().count() == overlaid;
         let counters = &self.counters;
-        let counted = counters.overlays_lowered - counters.overlays_cleared - counters.overlays_dropped;
+        // Wrapping: a checkpoint that was read from a text may say anything.
+        let ended = counters.overlays_cleared.wrapping_add(counters.overlays_dropped);
+        let counted = counters.overlays_lowered.wrapping_sub(ended);
         let commands = self.overlays.commands().count() == outstanding;
         if known && agree && excluded && commands && counted == overlaid as u64 {
             Ok(())
@@ -158,6 +163,9 @@ impl Machine {
     fn audit_queue(&self) -> Result<(), AuditError> {
         if self.queue.len() > self.config.queue_max {
             return Err(AuditError::QueueBound);
+        }
+        if !self.queue.is_consistent() {
+            return Err(AuditError::Queue);
         }
         let runnable = self.queue.iter().any(|waiting| self.pool.choose(&waiting.wish, &mut 0).is_some());
         if runnable && !self.leases.is_full() { Err(AuditError::LostWaiter) } else { Ok(()) }

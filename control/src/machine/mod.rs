@@ -148,6 +148,16 @@ impl Machine {
         self.expire(now);
     }
 
+    /// A copy that has delivered its effects.
+    pub(crate) fn checkpoint(&self) -> Self {
+        Self { effects: VecDeque::new(), ..self.clone() }
+    }
+
+    /// What [`Self::poll_effect`] will give.
+    pub(crate) fn effects(&self) -> &VecDeque<Effect> {
+        &self.effects
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> &Counters {
         &self.counters

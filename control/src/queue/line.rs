@@ -11,7 +11,7 @@ use super::TicketNo;
 use crate::registry::Avoidance;
 
 /// Lines of one shape, by what they avoid. Never empty while it is in the queue's table.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lines {
     #[serde(with = "crate::pairs")]
     lines: BTreeMap<Avoidance, BTreeSet<TicketNo>>,

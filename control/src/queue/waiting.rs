@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The waiters of one group, by shape.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Shapes(#[serde(with = "crate::pairs")] BTreeMap<Shape, Lines>);
 
 /// All pending requests, in order of first admission.
@@ -46,11 +46,15 @@ impl Queue {
 
     /// Puts a request at the place its ticket names.
     pub(crate) fn insert(&mut self, waiting: Waiting) {
+        self.index(&waiting);
+        self.tickets.insert(waiting.ticket.number, waiting);
+    }
+
+    fn index(&mut self, waiting: &Waiting) {
         let number = waiting.ticket.number;
         let Wish { group, shape, avoidance } = waiting.wish;
         self.groups.entry(group).or_default().0.entry(shape).or_default().insert(avoidance, number);
         self.numbers.insert(waiting.ticket.admit.request, number);
-        self.tickets.insert(number, waiting);
     }
 
     /// Takes a request out.
@@ -130,6 +134,20 @@ impl Queue {
                 lines.lengths().map(move |(avoidance, len)| (Wish { group, shape, avoidance }, len))
             })
         })
+    }
+
+    /// Whether the indexes are what they would be if built now, for audits.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut fresh = Self { last: self.last, ..Self::default() };
+        for waiting in self.tickets.values() {
+            fresh.index(waiting);
+        }
+        fresh.numbers == self.numbers
+            && fresh.groups == self.groups
+            && self
+                .tickets
+                .iter()
+                .all(|(&number, waiting)| number == waiting.ticket.number && number.0 <= self.last)
     }
 
     /// Everybody, oldest first, for audits.

@@ -12,6 +12,7 @@ mod leases;
 mod overlay;
 mod queueing;
 mod random;
+mod record;
 mod registration;
 mod reload;
 mod script;

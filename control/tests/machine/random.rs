@@ -19,7 +19,7 @@ use crate::script::{failure, pairs};
 
 /// One step of a random run.
 #[derive(Clone, Debug)]
-enum Op {
+pub(crate) enum Op {
     Register {
         node: u8,
         reuse: Option<u8>,
@@ -81,7 +81,7 @@ enum Op {
 
 impl Op {
     /// For how long it lets time pass.
-    fn waits(&self, world: &World) -> Option<Duration> {
+    pub(crate) fn waits(&self, world: &World) -> Option<Duration> {
         match self {
             Self::Wait { millis } => Some(Duration::from_millis(u64::from(*millis))),
             Self::Due => Some(world.machine.poll_timeout()?.since(world.now)),
@@ -117,7 +117,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// A run: mostly connected Nodes at first, then anything.
-fn run(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Op>> {
+pub(crate) fn run(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op(), len).prop_map(|ops| {
         let register = (0..3).map(|node| Op::Register { node, reuse: None, flaw: 9 });
         let ready = (0..3).map(|connection| Op::Ready { connection, flaw: 9 });
@@ -127,7 +127,7 @@ fn run(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Op>> {
 
 /// Provider ids are shared by all configurations of a run, so that a reload finds some again, on the same Node or on
 /// another one.
-fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
+pub(crate) fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
     let provider =
         (0..4_usize, any::<bool>(), 1..4_u32, 0..4_u32, 0..2_u32, prop_oneof![Just(1_u32), Just(3)]);
     let providers = proptest::collection::vec(provider, 5);
@@ -198,7 +198,7 @@ fn config() -> impl Strategy<Value = Arc<PoolConfig>> {
 }
 
 /// Turns operations into inputs; remembers what connections and requests exist.
-struct Reader {
+pub(crate) struct Reader {
     configs: Vec<Arc<PoolConfig>>,
     connections: Vec<(ConnectionId, Arc<str>)>,
     requests: u64,
@@ -207,12 +207,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(configs: &[Arc<PoolConfig>]) -> Self {
+    pub(crate) fn new(configs: &[Arc<PoolConfig>]) -> Self {
         Self { configs: configs.to_vec(), connections: Vec::new(), requests: 0, sequence: 0, observed: 0 }
     }
 
     /// `None` when the operation means nothing now, or is a wait.
-    fn read(&mut self, op: &Op, world: &World) -> Option<Input> {
+    pub(crate) fn read(&mut self, op: &Op, world: &World) -> Option<Input> {
         let held: Vec<LeaseId> = world.oracle.leases.keys().copied().collect();
         let pick = |list: &[LeaseId], at: u8| (!list.is_empty()).then(|| list[usize::from(at) % list.len()]);
         Some(match *op {
@@ -440,7 +440,7 @@ proptest! {
 }
 
 /// More by `PROPTEST_CASES`; a debug build does a thousand in a few seconds.
-fn cases() -> u32 {
+pub(crate) fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
 }
 
