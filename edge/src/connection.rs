@@ -310,17 +310,20 @@ impl Client {
                 }
             })
         })?;
-        let Some(model) = self.state.settings.model(&scan.model) else {
-            return Err(Some(Fault::UnknownModel { model: Some(scan.model) }));
+        let settings = &self.state.settings;
+        let (group, window) = match (settings.model(&scan.model), settings.direct_model(&scan.model)) {
+            (Some(model), _) => (Arc::clone(&model.id), model.context_window_tokens),
+            // Of what stands behind a direct route nothing but its name is known.
+            (None, Some(model)) => (Arc::clone(model), None),
+            (None, None) => return Err(Some(Fault::UnknownModel { model: Some(scan.model) })),
         };
-        request.model = Some(Arc::clone(&model.id));
+        request.model = Some(Arc::clone(&group));
         let needs = if scan.stream {
             capability::union(capability::CHAT, capability::STREAMING)
         } else {
             capability::CHAT
         };
         let threshold = self.state.settings.long_context_threshold_tokens;
-        let window = model.context_window_tokens;
         let tokens = input_tokens(&body, threshold.min(window.unwrap_or(u64::MAX))).await;
         if let Some(window) = window.filter(|window| estimate::surely_exceeds(tokens, *window)) {
             return Err(Some(Fault::ContextTooLong { tokens, window }));
@@ -332,7 +335,7 @@ impl Client {
         };
         Ok(Box::new(Plan {
             permit,
-            group: Arc::clone(&model.id),
+            group,
             needs,
             long: tokens >= threshold,
             operation: Operation::ChatCompletions,

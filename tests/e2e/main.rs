@@ -8,6 +8,7 @@ mod cancel;
 mod chat;
 mod cli;
 mod dev;
+mod direct;
 mod drain;
 mod errors;
 mod framing;

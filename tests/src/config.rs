@@ -50,6 +50,8 @@ pub struct EdgeYaml {
     pub limits: String,
     /// `provider_pool`, as flow YAML without braces.
     pub pool: String,
+    /// Members of `openai.model_routes`, each as flow YAML without braces.
+    pub routes: Vec<String>,
     /// Providers, by Node in order of appearance.
     pub providers: Vec<ProviderYaml>,
     /// Models and their provider ids.
@@ -71,6 +73,7 @@ impl EdgeYaml {
             cpus: Vec::new(),
             limits: String::new(),
             pool: String::new(),
+            routes: Vec::new(),
             providers: Vec::new(),
             models: Vec::new(),
             model_extra: String::new(),
@@ -100,14 +103,15 @@ impl EdgeYaml {
              listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\", admin_socket: {} }}\n\
              identity: {{ cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt }}\n\
              limits: {{ {} }}\nprovider_pool: {{ {} }}\n\
-             openai:\n  enabled: true\n  provider_id: test\n  principal_tokens:\n{tokens}",
+             openai:\n  enabled: true\n  provider_id: test\n  model_routes: [{}]\n  principal_tokens:\n{tokens}",
             self.shards,
             self.cpus,
             self.http,
             self.node,
             quoted(&self.admin_socket),
             self.limits,
-            self.pool
+            self.pool,
+            self.routes.iter().map(|route| format!("{{ {route} }}")).collect::<Vec<_>>().join(", ")
         );
         yaml.push_str("models:\n");
         let extra = if self.model_extra.is_empty() { "" } else { ", " };

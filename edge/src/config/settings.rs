@@ -1,7 +1,12 @@
 //! What a configuration means: validated, complete, immutable. Shared by `Arc`; nothing here is ever edited.
 
 use std::{
-    collections::HashMap, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration,
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
 };
 
 use control::config::{Capabilities, PoolConfig};
@@ -52,6 +57,8 @@ pub struct Settings {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     pub(super) models: HashMap<Arc<str>, usize>,
+    /// Models of direct routes.
+    pub(super) routes: HashSet<Arc<str>>,
     pub(super) nodes: HashMap<Arc<str>, usize>,
     /// Node and position within it.
     pub(super) providers: HashMap<Arc<str>, (usize, usize)>,
@@ -62,6 +69,12 @@ impl Settings {
     #[must_use]
     pub fn model(&self, id: &str) -> Option<&Model> {
         self.index.models.get(id).and_then(|at| self.models.get(*at))
+    }
+
+    /// The model of a direct route (CFG-4), as in the pool's routes.
+    #[must_use]
+    pub fn direct_model(&self, id: &str) -> Option<&Arc<str>> {
+        self.index.routes.get(id)
     }
 
     /// A configured Node.

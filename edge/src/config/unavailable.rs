@@ -57,13 +57,6 @@ const TABLE: &[Unavailable] = &[
         },
     },
     Unavailable {
-        feature: "direct model routes",
-        asked: |file| {
-            let openai = file.openai.as_ref();
-            one(openai.and_then(|openai| items(&openai.value.model_routes, "openai.model_routes")))
-        },
-    },
-    Unavailable {
         feature: "SSE keep-alive on tunnels",
         asked: |file| {
             let keepalive = file.openai.as_ref().and_then(|openai| openai.value.keepalive.as_ref());

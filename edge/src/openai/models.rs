@@ -24,24 +24,21 @@ struct Entry<'a> {
     display_name: &'a str,
 }
 
-fn entry<'a>(model: &'a crate::config::settings::Model, created: u64) -> Entry<'a> {
-    Entry {
-        id: &model.id,
-        object: "model",
-        created,
-        owned_by: "iop",
-        kind: "model",
-        display_name: &model.display_name,
-    }
+fn entry<'a>(id: &'a str, display_name: &'a str, created: u64) -> Entry<'a> {
+    Entry { id, object: "model", created, owned_by: "iop", kind: "model", display_name }
 }
 
 /// The list (OpenAI API reference, "List models"). `created` is when this process loaded its configuration.
 pub fn list(settings: &Settings, created: u64) -> Vec<u8> {
-    let data = settings.models.iter().map(|m| entry(m, created)).collect();
+    let models = settings.models.iter().map(|model| entry(&model.id, &model.display_name, created));
+    let direct = settings.pool.routes.iter().map(|route| entry(&route.model, &route.model, created));
+    let data = models.chain(direct).collect();
     serde_json::to_vec(&Listing { object: "list", data }).unwrap_or_default()
 }
 
 /// One model ("Retrieve model"), or `None` when there is none of this name.
 pub fn one(settings: &Settings, id: &str, created: u64) -> Option<Vec<u8>> {
-    settings.model(id).map(|m| serde_json::to_vec(&entry(m, created)).unwrap_or_default())
+    let model = settings.model(id).map(|model| entry(&model.id, &model.display_name, created));
+    let found = model.or_else(|| settings.direct_model(id).map(|model| entry(model, model, created)))?;
+    Some(serde_json::to_vec(&found).unwrap_or_default())
 }

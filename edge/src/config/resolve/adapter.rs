@@ -30,6 +30,11 @@ pub(super) struct Adapter {
 }
 
 impl Adapter {
+    /// Whether its Node is told of it: a provider has given it address and size, and it is not switched off.
+    pub(super) fn is_told(&self) -> bool {
+        self.enabled && self.upstream.is_some()
+    }
+
     /// Whether `name` is its type, as typed or as an alias is normalized.
     pub(super) fn has_type(&self, name: &str) -> bool {
         self.kind.is_some_and(|kind| kind.as_str() == name || kind.normalized().as_str() == name)

@@ -10,6 +10,8 @@ mod node;
 mod openai;
 mod profile;
 mod provider;
+mod routes;
+mod warnings;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -17,7 +19,7 @@ use control::config::PoolConfig;
 
 use self::{context::Context, models::Groups, node::Fleet, profile::Profiles};
 use super::{
-    error::{LoadError, LoadErrors},
+    error::LoadErrors,
     place::{Place, Typed},
     settings::Settings,
     typed::{EdgeFile, Opt, ProviderPool},
@@ -62,21 +64,24 @@ pub(super) fn resolve(
     let profiles = Profiles::resolve(context_mut, file.protocol_profiles.as_ref().map(|typed| &typed.value));
     let fleet = Fleet::resolve(context_mut, &profiles, &file.nodes, generation);
     let groups = Groups::resolve(context_mut, &fleet, &file.models);
+    let routes = routes::resolve(context_mut, &fleet, &groups, &openai_typed.model_routes);
     unavailable::check(file, &mut context.report);
     openai.provider_id =
         openai::attribution(&mut context, &openai_typed, place(&file.openai), openai.enabled);
 
-    let warnings = warnings(openai.enabled && principals.is_empty(), place(&file.openai), &groups);
+    let nobody_may_call = openai.enabled && principals.is_empty();
+    let warnings = warnings::all(nobody_may_call, place(&file.openai), &fleet, &groups);
     let pool = PoolConfig {
         generation,
         queue_max,
         queue_timeout,
         nodes: fleet.policies(),
         groups: groups.groups,
-        routes: Vec::new(),
+        routes: routes.iter().map(|route| route.policy(&openai.provider_id)).collect(),
     };
     let (nodes, mut index) = fleet.into_settings(&mut context);
     index.models = groups.models.iter().enumerate().map(|(at, model)| (model.id.clone(), at)).collect();
+    index.routes = pool.routes.iter().map(|route| route.model.clone()).collect();
     let settings = Settings {
         generation,
         source: source.clone(),
@@ -126,23 +131,4 @@ fn queue(context: &mut Context<'_>, typed: &ProviderPool) -> (usize, Option<Dura
         QUEUE_TIMEOUT_MS_DEFAULT,
     );
     (usize::try_from(max).unwrap_or(usize::MAX), Some(timeout).filter(|timeout| !timeout.is_zero()))
-}
-
-/// What is right but surely not meant.
-fn warnings(nobody_may_call: bool, openai: Place, groups: &Groups) -> Vec<LoadError> {
-    let mut all = Vec::new();
-    if nobody_may_call {
-        all.push(LoadError {
-            at: openai,
-            path: "openai.principal_tokens".to_owned(),
-            message: "there are no tokens, so every request is refused; `iop-edge token new` makes one"
-                .to_owned(),
-        });
-    }
-    all.extend(groups.idle.iter().map(|(at, path)| LoadError {
-        at: *at,
-        path: path.clone(),
-        message: "every provider of this model is disabled".to_owned(),
-    }));
-    all
 }

@@ -113,8 +113,23 @@ impl Fleet {
 
     /// The provider of an id.
     pub(super) fn provider(&self, id: &str) -> Option<&Provider> {
-        let (node, provider) = self.providers.get(id)?;
-        self.nodes.get(*node)?.providers.get(*provider)
+        self.locate(id).map(|(_, _, provider)| provider)
+    }
+
+    /// The same with the position of its Node, and its own on it.
+    pub(super) fn locate(&self, id: &str) -> Option<(usize, usize, &Provider)> {
+        let (node, provider) = *self.providers.get(id)?;
+        Some((node, provider, self.at(node, provider)?))
+    }
+
+    /// The provider at this position of a Node.
+    pub(super) fn at(&self, node: usize, provider: usize) -> Option<&Provider> {
+        self.nodes.get(node)?.providers.get(provider)
+    }
+
+    /// Every adapter instance.
+    pub(super) fn adapters(&self) -> impl Iterator<Item = &Adapter> {
+        self.nodes.iter().flat_map(|node| &node.adapters)
     }
 
     /// Every provider id.
@@ -128,8 +143,8 @@ impl Fleet {
             .iter()
             .filter_map(|node| {
                 let providers = node.providers.iter().filter_map(policy).collect();
-                let enabled = node.adapters.iter().filter(|adapter| adapter.enabled);
-                let adapters = enabled.map(|adapter| adapter.name.as_str().into()).collect();
+                let told = node.adapters.iter().filter(|adapter| adapter.is_told());
+                let adapters = told.map(|adapter| adapter.name.as_str().into()).collect();
                 Some(NodePolicy { id: node.id.as_ref()?.as_str().into(), providers, adapters })
             })
             .collect()

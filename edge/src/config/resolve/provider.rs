@@ -23,7 +23,7 @@ const STALL_TIMEOUT_MS_DEFAULT: i64 = 300_000;
 /// Largest stall timeout: what still fits an `i64` in nanoseconds (STL-10).
 const STALL_TIMEOUT_MS_MAX: i64 = i64::MAX / 1_000_000;
 /// Hard deadline of a run in milliseconds when the file has none: one hour.
-const REQUEST_TIMEOUT_MS_DEFAULT: i64 = 3_600_000;
+pub(super) const REQUEST_TIMEOUT_MS_DEFAULT: i64 = 3_600_000;
 /// Largest hard deadline: it travels as a `u32` of seconds, and the Edge waits a little longer than the Node.
 const REQUEST_TIMEOUT_MS_MAX: i64 = 4_000_000_000_000;
 /// Most models of one provider: half of what the wire takes, since each may be served by two names.

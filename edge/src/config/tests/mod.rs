@@ -4,6 +4,7 @@ mod accepted;
 mod files;
 mod references;
 mod refused;
+mod routes;
 
 use std::path::Path;
 

@@ -401,7 +401,6 @@ nodes:
             "9:29",
             "openai.provider_auth.enabled",
         ),
-        ("model_routes: []", "model_routes: [{ model: x }]", "10:17", "openai.model_routes"),
         ("tunnel: false", "tunnel: true", "11:60", "openai.keepalive.tunnel"),
         ("gate: { enabled: false", "gate: { enabled: true", "12:36", "openai.stream_evidence_gate.enabled"),
         ("filters: []", "filters: [{ name: repeat_guard }]", "12:164", "openai.stream_evidence_gate.filters"),
