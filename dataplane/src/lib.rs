@@ -12,6 +12,7 @@ pub mod mailbox;
 pub mod net;
 pub mod relay;
 pub mod shard;
+pub mod sync;
 #[cfg(feature = "test-hooks")]
 pub mod test_hooks;
 pub mod time;

@@ -3,13 +3,13 @@
 //! The return path is a queue of its own with room for every lease that can exist (`control::LEASES_MAX`), so no
 //! cancelled future, panic or full channel can lose a slot.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering::SeqCst},
-};
+use std::sync::Arc;
 
 use control::input::LeaseId;
-use crossbeam::queue::ArrayQueue;
+use dataplane::sync::{
+    ArrayQueue,
+    atomic::{AtomicU8, Ordering::SeqCst},
+};
 
 use crate::mail::ToControl;
 

@@ -11,14 +11,15 @@ pub(crate) mod turn;
 use std::{
     io,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
-use crossbeam::queue::ArrayQueue;
-
-use crate::clock;
-use bell::{Bell, Doorbell, Ear};
+use crate::{
+    clock,
+    shard::ear::{Ear, EarSeed},
+    sync::{ArrayQueue, thread},
+};
+use bell::{Bell, Doorbell};
 
 struct Shared<T> {
     queue: ArrayQueue<T>,
@@ -81,7 +82,7 @@ impl<T> Sender<T> {
 /// A receiving side for a shard that has not started yet; [`ShardInboxSeed::open`] it there.
 pub struct ShardInboxSeed<T> {
     shared: Arc<Shared<T>>,
-    ear: std::os::unix::net::UnixStream,
+    ear: EarSeed,
 }
 
 impl<T> std::fmt::Debug for ShardInboxSeed<T> {
@@ -95,7 +96,7 @@ impl<T> std::fmt::Debug for ShardInboxSeed<T> {
 /// # Errors
 /// No file descriptors left for the bell.
 pub fn for_shard<T>(capacity: usize) -> io::Result<(Sender<T>, ShardInboxSeed<T>)> {
-    let (bell, ear) = Bell::socket()?;
+    let (bell, ear) = Bell::shard()?;
     let shared = Arc::new(Shared { queue: ArrayQueue::new(capacity), door: Arc::new(Doorbell::new(bell)) });
     Ok((Sender(Arc::clone(&shared)), ShardInboxSeed { shared, ear }))
 }
@@ -106,7 +107,7 @@ impl<T> ShardInboxSeed<T> {
     /// # Errors
     /// The bell cannot be registered with the shard's driver.
     pub fn open(self) -> io::Result<ShardInbox<T>> {
-        Ok(ShardInbox { shared: self.shared, ear: Ear::open(self.ear)? })
+        Ok(ShardInbox { shared: self.shared, ear: self.ear.open()? })
     }
 }
 

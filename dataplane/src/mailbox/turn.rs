@@ -7,7 +7,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use super::bell::Doorbell;
-use crate::local::Signal;
+use crate::{local::Signal, sync::thread_local};
 
 thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
@@ -33,7 +33,7 @@ pub(super) fn ring_at_end(door: &Arc<Doorbell>) {
         }
         None => false,
     });
-    if deferred != Ok(true) {
+    if !deferred.unwrap_or(false) {
         door.ring();
     }
 }
@@ -42,7 +42,7 @@ pub(super) fn ring_at_end(door: &Arc<Doorbell>) {
 /// at once.
 pub(crate) async fn ring_bells() {
     let signal = Rc::new(Signal::new());
-    TURN.set(Some(Turn { doors: Vec::new(), signal: Rc::clone(&signal) }));
+    TURN.with(|turn| turn.replace(Some(Turn { doors: Vec::new(), signal: Rc::clone(&signal) })));
     let _end = EndGuard;
     loop {
         // Woken by the first bell of a turn, it stands behind all tasks that were ready then.
@@ -52,7 +52,8 @@ pub(crate) async fn ring_bells() {
 }
 
 fn ring_due() {
-    TURN.with_borrow_mut(|turn| {
+    TURN.with(|turn| {
+        let mut turn = turn.borrow_mut();
         let doors = turn.as_mut().map(|turn| &mut turn.doors);
         doors.into_iter().flat_map(|doors| doors.drain(..)).for_each(|door| door.ring());
     });

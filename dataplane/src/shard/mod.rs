@@ -6,6 +6,7 @@
 mod affinity;
 mod alarm;
 mod driver;
+pub(crate) mod ear;
 mod heap;
 mod spawn;
 
