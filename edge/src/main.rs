@@ -56,6 +56,8 @@ enum ConfigCommand {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Print the JSON Schema of the file, for editors.
+    Schema,
 }
 
 #[derive(Debug, Subcommand)]
@@ -106,6 +108,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 .context("IOP_DRIVER")?;
             iop_edge::boot::serve(settings, driver)?;
         }
+        Command::Config(ConfigCommand::Schema) => print!("{}", config::schema::text()),
         Command::Config(ConfigCommand::Check { config }) => {
             let Some(settings) = load(&config) else { return Ok(ExitCode::FAILURE) };
             for warning in &settings.warnings {

@@ -20,7 +20,22 @@ pub const COUNT_TOKENS: Capabilities = Capabilities(1 << 6);
 /// No capability.
 pub const NONE: Capabilities = Capabilities(0);
 
-/// The closed set, by the names that stand in the configuration and on the wire.
+/// A stream's repetitions can be seen (PRF-7).
+pub const OUTPUT_REPEAT_GUARD: Capabilities = Capabilities(1 << 16);
+/// Its output can be held against a schema.
+pub const OUTPUT_SCHEMA_GATE: Capabilities = Capabilities(1 << 17);
+/// Its errors can be told apart.
+pub const OUTPUT_PROVIDER_ERROR: Capabilities = Capabilities(1 << 18);
+
+/// What the stream evidence gate can do with a provider's output (PRF-7): a namespace of its own, which no profile lists and
+/// which never travels. [`super::catalog::Driver::output`] derives it.
+pub const OUTPUT: [(&str, Capabilities); 3] = [
+    ("output.repeat_guard", OUTPUT_REPEAT_GUARD),
+    ("output.schema_gate", OUTPUT_SCHEMA_GATE),
+    ("output.provider_error", OUTPUT_PROVIDER_ERROR),
+];
+
+/// The closed set of profiles (PRF-3), by the names that stand in the configuration and on the wire.
 pub const ALL: [(&str, Capabilities); 7] = [
     ("models", MODELS),
     ("chat", CHAT),

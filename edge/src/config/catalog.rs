@@ -52,6 +52,23 @@ impl Driver {
     }
 }
 
+impl Driver {
+    /// What the stream evidence gate can look into of `operation`'s answers (PRF-7): of every surface on which this driver
+    /// generates text, all of it. Lists and counts have no output, and another driver's surface is never reached.
+    #[must_use]
+    pub fn output(self, operation: Operation) -> Capabilities {
+        let generates = match operation {
+            Operation::ChatCompletions | Operation::Messages | Operation::Responses => true,
+            Operation::Models | Operation::CountTokens => false,
+        };
+        if generates && self.operations().contains(&operation) {
+            super::capability::OUTPUT.iter().fold(NONE, |all, (_, bit)| union(all, *bit))
+        } else {
+            NONE
+        }
+    }
+}
+
 /// The named operations, by the names that stand in the configuration.
 pub const OPERATIONS: [(&str, Operation); 5] = [
     ("models", Operation::Models),

@@ -65,20 +65,38 @@ impl fmt::Display for LoadErrors {
 
 impl std::error::Error for LoadErrors {}
 
+fn is_within(path: &str, outer: &str) -> bool {
+    let inner = |rest: &str| outer.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']);
+    path.strip_prefix(outer).is_some_and(inner)
+}
+
 /// Errors as they are found.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     errors: Vec<LoadError>,
     dropped: usize,
+    /// Key paths of values that could not be read.
+    poisoned: Vec<String>,
 }
 
 impl Report {
-    /// Notes one error.
+    /// Notes one error, unless it comes of one that is noted already: it is about a value that could not be read.
     pub(super) fn add(&mut self, at: Place, path: impl Into<String>, message: impl Into<String>) {
+        let path = path.into();
+        if self.poisoned.iter().any(|poisoned| is_within(&path, poisoned)) {
+            return;
+        }
         if self.errors.len() < REPORT_MAX {
-            self.errors.push(LoadError { at, path: path.into(), message: message.into() });
+            self.errors.push(LoadError { at, path, message: message.into() });
         } else {
             self.dropped += 1;
+        }
+    }
+
+    /// Everything that is said from now on about the value at `path`, or about something in it, comes of what was said already.
+    pub(super) fn poison(&mut self, path: &str) {
+        if self.poisoned.len() < REPORT_MAX {
+            self.poisoned.push(path.to_owned());
         }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  file ──parse──► typed::EdgeFile ──resolve──► Settings (immutable, shared by Arc)
-//!           │                          │
-//!           └ first syntax error,      └ every wrong value of the file,
-//!             unknown or duplicate key   together, each with its place
+//!           │                         │
+//!           ├ the first syntax error  │
+//!           └ every unknown key, duplicate key, value of a wrong kind, and every wrong value: together, each with its place
 //! ```
 //!
 //! Nothing else reads the file, and no request can change what stands here. The names of keys are the contract; they are
@@ -12,19 +12,23 @@
 
 pub mod capability;
 pub mod catalog;
+pub mod class;
 pub mod error;
 pub mod expand;
+pub mod gate;
 pub mod generation;
 pub mod place;
+pub mod schema;
 pub mod secret;
 pub mod settings;
 pub mod typed;
 pub mod url;
 
 mod nearest;
-mod outline;
 mod parse;
 mod resolve;
+mod shape;
+mod tree;
 mod unavailable;
 
 #[cfg(test)]
@@ -36,8 +40,8 @@ use self::{error::Report, place::Place, resolve::context::Context};
 pub use self::{
     error::{LoadError, LoadErrors},
     generation::GenerationFields,
-    parse::FILE_BYTES_MAX,
     settings::{GenerationPolicy, Settings},
+    tree::FILE_BYTES_MAX,
 };
 
 /// Most shards of one process.
@@ -86,13 +90,14 @@ pub fn load_text(
     path: &Path,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Settings, LoadErrors> {
-    let file = parse::parse(text).map_err(|error| LoadErrors {
+    let mut report = Report::default();
+    let file = parse::parse(text, &mut report).map_err(|error| LoadErrors {
         file: path.to_owned(),
         errors: vec![error],
         dropped: 0,
     })?;
     let directory = path.parent().unwrap_or_else(|| Path::new(""));
-    let context = Context { report: Report::default(), env, directory };
+    let context = Context { report, env, directory };
     resolve::resolve(context, &file, path.to_owned(), FIRST_GENERATION)
 }
 

@@ -1,9 +1,9 @@
 //! Values of the configuration file together with where they stand in it.
 
-use std::fmt;
+use std::borrow::Cow;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_saphyr::{Location, Spanned};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_saphyr::Location;
 
 /// A position in the configuration file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,15 +42,27 @@ pub struct Typed<T> {
     pub at: Place,
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Typed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<T>::deserialize(deserializer)?;
-        Ok(Self { value: spanned.value, at: spanned.referenced.into() })
+/// As the value alone: a schema knows no places.
+impl<T: JsonSchema> JsonSchema for Typed<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
     }
 }
 
-/// A mapping with free keys, in the order of the file, each key with its place. The YAML reader has refused duplicates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A mapping with free keys, in the order of the file, each key with its place. Duplicates have been refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries<T>(pub Vec<(Typed<String>, T)>);
 
 impl<T> Entries<T> {
@@ -60,26 +72,16 @@ impl<T> Entries<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EntriesVisitor<T>(std::marker::PhantomData<T>);
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn inline_schema() -> bool {
+        true
+    }
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
-            type Value = Entries<T>;
+    fn schema_name() -> Cow<'static, str> {
+        format!("MapOf{}", T::schema_name()).into()
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a mapping")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
-        }
-
-        deserializer.deserialize_map(EntriesVisitor(std::marker::PhantomData))
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>() })
     }
 }

@@ -1,8 +1,8 @@
 //! Texts that may hold a secret: no way to print them by accident.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use serde::{Deserialize, Deserializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use sha2::{Digest, Sha256};
 
 /// A text of the configuration that may hold a secret. It has no `Display`, and its `Debug` shows nothing of it.
@@ -10,15 +10,28 @@ use sha2::{Digest, Sha256};
 pub struct Secret(String);
 
 impl Secret {
+    /// A text that may be secret.
+    pub(super) fn new(text: String) -> Self {
+        Self(text)
+    }
+
     /// The text, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self)
+impl JsonSchema for Secret {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use control::config::{Capabilities, PoolConfig};
 use proto::{identity::Name, message::NodeConfigPayload};
 
-use super::{error::LoadError, generation::GenerationFields, secret::SecretDigest};
+use super::{error::LoadError, gate::Gate, generation::GenerationFields, secret::SecretDigest};
 use crate::token::PrincipalToken;
 
 /// One configuration generation.
@@ -81,6 +81,19 @@ impl Settings {
     #[must_use]
     pub fn node(&self, id: &str) -> Option<&Node> {
         self.index.nodes.get(id).and_then(|at| self.nodes.get(*at))
+    }
+
+    /// What the usage of a run is attributed to: the provider that ran it, and by its model's rule either that one or the model
+    /// (CFG-5, CFG-13). Both are names of this file; neither travels to a Node. `None` for names that are not configured.
+    #[must_use]
+    pub fn attribution(&self, model: &str, provider: &str) -> Option<Attribution> {
+        let model = self.model(model)?;
+        let (_, provider) = self.provider(provider)?;
+        let usage = match model.usage_attribution {
+            UsageAttribution::Provider => provider.id.clone(),
+            UsageAttribution::ModelGroup => model.id.clone(),
+        };
+        Some(Attribution { provider: provider.id.clone(), kind: model.usage_attribution, usage })
     }
 
     /// A provider and its Node.
@@ -227,6 +240,26 @@ pub struct OpenAi {
     pub keepalive_event: Duration,
     /// How much longer than the run's hard deadline the Edge waits for its end (TUN-8).
     pub response_wait_margin: Duration,
+    /// `openai.provider_auth` (CFG-3).
+    pub provider_auth: ProviderAuth,
+    /// `openai.stream_evidence_gate` (SEG-1).
+    pub gate: Gate,
+}
+
+/// `openai.provider_auth`: a client's own credential for the provider, taken from a header of its request (CFG-3). The credential
+/// itself is never part of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderAuth {
+    /// Whether it is done at all.
+    pub enabled: bool,
+    /// The client's header, in lower case.
+    pub from_header: Arc<str>,
+    /// The provider's header, in lower case.
+    pub target_header: Arc<str>,
+    /// Word in front of the credential; empty = none.
+    pub scheme: Arc<str>,
+    /// Whether a request without it is refused with 401.
+    pub required: bool,
 }
 
 /// One of `models`.
@@ -251,6 +284,17 @@ pub enum UsageAttribution {
     Provider,
     /// To the model.
     ModelGroup,
+}
+
+/// What the usage of one run is attributed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribution {
+    /// The provider that ran it.
+    pub provider: Arc<str>,
+    /// By which rule.
+    pub kind: UsageAttribution,
+    /// What the usage record stands under: the provider's id or the model's.
+    pub usage: Arc<str>,
 }
 
 /// Token limits that are applied to a request; `None` = untouched.

@@ -68,18 +68,18 @@ const TABLE: &[Unavailable] = &[
         feature: "the stream evidence gate",
         asked: |file| {
             let gate = file.openai.as_ref().and_then(|openai| openai.value.stream_evidence_gate.as_ref());
-            [
-                gate.and_then(|gate| on(gate.value.enabled.as_ref(), "openai.stream_evidence_gate.enabled")),
-                gate.and_then(|gate| items(&gate.value.filters, "openai.stream_evidence_gate.filters")),
-            ]
-            .into_iter()
-            .flatten()
-            .collect()
+            one(gate.and_then(|gate| on(gate.value.enabled.as_ref(), "openai.stream_evidence_gate.enabled")))
         },
     },
     Unavailable {
         feature: "authentication at the provider by profile",
-        asked: |file| in_profiles(file, "auth", |profile| entries(&profile.auth)),
+        asked: |file| {
+            in_profiles(file, "auth", |profile| {
+                let auth = profile.auth.as_ref()?;
+                let asks = |key: &Opt<String>| key.as_ref().is_some_and(|key| !key.value.is_empty());
+                (asks(&auth.value.header) || asks(&auth.value.scheme)).then_some(auth.at)
+            })
+        },
     },
     Unavailable {
         feature: "profile extensions",
@@ -90,8 +90,9 @@ const TABLE: &[Unavailable] = &[
         asked: |file| {
             let mut asked = Vec::new();
             for (i, node) in listed(&file.nodes) {
-                for (j, adapter) in listed(&node.adapters) {
-                    let kind = adapter.kind.as_ref().filter(|kind| is_later_type(&kind.value));
+                let adapters = node.adapters.iter().flat_map(|adapters| adapters.value.0.iter().enumerate());
+                for (j, adapter) in adapters {
+                    let kind = adapter.value.r#type.as_ref().filter(|kind| is_later_type(&kind.value));
                     asked.extend(kind.map(|kind| (kind.at, format!("nodes[{i}].adapters[{j}].type"))));
                 }
             }
@@ -102,19 +103,7 @@ const TABLE: &[Unavailable] = &[
         feature: "this provider type",
         asked: |file| {
             in_providers(file, "type", |provider| {
-                provider.kind.as_ref().filter(|kind| is_later_type(&kind.value)).map(|kind| kind.at)
-            })
-        },
-    },
-    Unavailable {
-        feature: "this provider category",
-        asked: |file| {
-            in_providers(file, "category", |provider| {
-                // A provider of a later type is already refused for its type.
-                let later = provider.kind.as_ref().is_some_and(|kind| is_later_type(&kind.value));
-                let category =
-                    provider.category.as_ref().filter(|category| category.value == "cli" && !later);
-                category.map(|category| category.at)
+                provider.r#type.as_ref().filter(|kind| is_later_type(&kind.value)).map(|kind| kind.at)
             })
         },
     },
@@ -178,10 +167,6 @@ fn on(key: Option<&Typed<bool>>, path: &str) -> Option<Asked> {
 
 fn switch(section: Option<&Typed<Switch>>, path: &str) -> Option<Asked> {
     on(section?.value.enabled.as_ref(), path)
-}
-
-fn items<T>(list: &List<T>, path: &str) -> Option<Asked> {
-    list.as_ref().filter(|list| !list.value.is_empty()).map(|list| (list.at, path.to_owned()))
 }
 
 fn entries<T>(mapping: &Opt<Entries<T>>) -> Option<Place> {

@@ -44,19 +44,19 @@ impl Adapter {
 /// The adapters of one Node.
 pub(super) fn resolve(
     context: &mut Context<'_>,
-    list: &typed::List<typed::Adapter>,
+    list: &typed::Opt<typed::Adapters>,
     node: usize,
 ) -> Vec<Adapter> {
     let Some(list) = list else { return Vec::new() };
-    if list.value.len() > ADAPTERS_MAX {
+    if list.value.0.len() > ADAPTERS_MAX {
         let message = format!("expected at most {ADAPTERS_MAX} adapters");
         context.error(list.at, format!("nodes[{node}].adapters"), message);
     }
     let mut adapters: Vec<Adapter> = Vec::new();
-    for (index, entry) in list.value.iter().enumerate().take(ADAPTERS_MAX) {
+    for (index, entry) in list.value.0.iter().enumerate().take(ADAPTERS_MAX) {
         let path = |key: &str| format!("nodes[{node}].adapters[{index}].{key}");
         let typed = &entry.value;
-        let kind = context.required_word(typed.kind.as_ref(), entry.at, &path("type"), &Kind::ALL).ok();
+        let kind = context.required_word(typed.r#type.as_ref(), entry.at, &path("type"), &Kind::ALL).ok();
         // Without a name it is the single instance of its type (CFG-12).
         let named = typed.name.as_ref().filter(|key| !key.value.is_empty());
         let name = match named {
@@ -98,13 +98,13 @@ pub(super) fn attach(
     let Some(upstream) = &provider.upstream else { return };
     match &adapter.upstream {
         None => adapter.upstream = Some((upstream.clone(), position)),
-        Some((first, _)) if first == upstream => {}
+        Some((first, _)) if first.agrees(upstream) => {}
         Some((_, first)) => {
             let typed = &entry.value;
             let at = [typed.profile.as_ref(), typed.base_url.as_ref(), typed.endpoint.as_ref()];
             let at: Option<Place> = at.into_iter().flatten().map(|key| key.at).next();
             let message = format!(
-                "adapter `{}` also serves providers[{first}], which has another profile, address or headers: give each an adapter of its own",
+                "adapter `{}` also serves providers[{first}], which has another profile, address, label or headers: give each an adapter of its own",
                 adapter.name
             );
             context.error(at.unwrap_or(entry.at), format!("{path}.profile"), message);
@@ -117,7 +117,11 @@ pub(super) fn config(adapter: &Adapter, providers: &[Provider]) -> Option<Adapte
     let (upstream, first) = adapter.upstream.as_ref()?;
     let alias_of = |kind: Option<Kind>| kind.filter(|kind| kind.normalized() != *kind);
     let alias = alias_of(adapter.kind).or_else(|| alias_of(providers.get(*first)?.kind)).or(adapter.kind);
-    let label = adapter.label.clone().or_else(|| alias.map(|kind| kind.as_str().to_owned()));
+    let label = upstream
+        .label
+        .clone()
+        .or_else(|| adapter.label.clone())
+        .or_else(|| alias.map(|kind| kind.as_str().to_owned()));
     Some(AdapterConfig {
         name: adapter.name.clone(),
         enabled: adapter.enabled,

@@ -20,7 +20,7 @@ pub(super) const ID_BYTES_MAX: usize = 128;
 pub(super) const MODEL_BYTES_MAX: usize = 256;
 
 /// A value is wrong, and the report already says so.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reported;
 
 /// What resolving needs beside the file itself.

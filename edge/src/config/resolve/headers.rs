@@ -72,13 +72,26 @@ pub(super) fn overlay(base: &[Header], over: Vec<Header>) -> Vec<Header> {
     merged
 }
 
-fn wrong_name(name: &str) -> Option<&'static str> {
-    // RFC 9110 section 5.6.2: token.
+/// RFC 9110 section 5.6.2: token.
+pub(super) fn is_token(text: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || name.len() > 128 || !name.bytes().all(valid) {
+    (1..=128).contains(&text.len()) && text.bytes().all(valid)
+}
+
+/// Why a field cannot be configured at all; `name` is in lower case.
+pub(super) fn wrong_field(name: &str) -> Option<&'static str> {
+    if !is_token(name) {
         Some("expected a header name")
     } else if OURS.contains(&name) {
         Some("this header belongs to the connection itself and cannot be configured")
+    } else {
+        None
+    }
+}
+
+fn wrong_name(name: &str) -> Option<&'static str> {
+    if let Some(message) = wrong_field(name) {
+        Some(message)
     } else if CREDENTIAL_PARTS.iter().any(|part| name.contains(part)) {
         Some(
             "a credential cannot be configured as a header; managed credentials are not available in this release",

@@ -3,6 +3,7 @@
 
 mod adapter;
 pub(super) mod context;
+mod gate;
 mod headers;
 mod listen;
 mod models;
@@ -17,7 +18,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use control::config::PoolConfig;
 
-use self::{context::Context, models::Groups, node::Fleet, profile::Profiles};
+use self::{context::Context, gate::Known, models::Groups, node::Fleet, profile::Profiles};
 use super::{
     error::LoadErrors,
     place::{Place, Typed},
@@ -54,23 +55,29 @@ pub(super) fn resolve(
     let openai_typed = section(&file.openai);
     let mut openai = openai::surface(context_mut, &openai_typed);
     let principals = openai::principals(context_mut, &openai_typed);
+    let profiles_typed = file.protocol_profiles.as_ref().map(|typed| &typed.value);
+    openai::one_credential(context_mut, &openai_typed, profiles_typed);
     let long_context_threshold_tokens = context_mut.count(
         file.long_context_threshold_tokens.as_ref(),
         "long_context_threshold_tokens",
         1..=i64::MAX,
         LONG_CONTEXT_THRESHOLD_DEFAULT,
     );
-    let (queue_max, queue_timeout) = queue(context_mut, &section(&file.provider_pool));
-    let profiles = Profiles::resolve(context_mut, file.protocol_profiles.as_ref().map(|typed| &typed.value));
+    let queue = file.provider_pool.as_ref().map(|typed| queue(context_mut, &typed.value));
+    let profiles = Profiles::resolve(context_mut, profiles_typed);
     let fleet = Fleet::resolve(context_mut, &profiles, &file.nodes, generation);
+    let (queue_max, queue_timeout) = policy(queue.unwrap_or_else(|| promoted(context_mut, &fleet)));
     let groups = Groups::resolve(context_mut, &fleet, &file.models);
     let routes = routes::resolve(context_mut, &fleet, &groups, &openai_typed.model_routes);
+    let known = Known { fleet: &fleet, groups: &groups };
+    openai.gate = gate::resolve(context_mut, &section(&openai_typed.stream_evidence_gate), &known);
     unavailable::check(file, &mut context.report);
     openai.provider_id =
         openai::attribution(&mut context, &openai_typed, place(&file.openai), openai.enabled);
 
     let nobody_may_call = openai.enabled && principals.is_empty();
-    let warnings = warnings::all(nobody_may_call, place(&file.openai), &fleet, &groups);
+    let mut warnings = warnings::all(nobody_may_call, place(&file.openai), &fleet, &groups);
+    warnings.extend(fleet.old_queue_keys(file.provider_pool.is_some()));
     let pool = PoolConfig {
         generation,
         queue_max,
@@ -120,15 +127,44 @@ fn switched_on(key: Option<&Typed<bool>>) -> bool {
     key.is_none_or(|enabled| enabled.value)
 }
 
-/// Queue policy (POL-5): 0 or no bound is the default one; a wait of 0 that was typed means no bound of the wait.
-fn queue(context: &mut Context<'_>, typed: &ProviderPool) -> (usize, Option<Duration>) {
-    let max = context.count(typed.max_queue.as_ref(), "provider_pool.max_queue", 0..=MAX_QUEUE_MAX, 0);
-    let max = if max == 0 { MAX_QUEUE_DEFAULT.unsigned_abs() } else { max };
-    let timeout = context.millis(
+/// The queue's bound and wait in milliseconds, as `provider_pool` has them.
+fn queue(context: &mut Context<'_>, typed: &ProviderPool) -> (i64, i64) {
+    let max = context.integer(typed.max_queue.as_ref(), "provider_pool.max_queue", 0..=MAX_QUEUE_MAX, 0);
+    let timeout = context.integer(
         typed.queue_timeout_ms.as_ref(),
         "provider_pool.queue_timeout_ms",
         0..=QUEUE_TIMEOUT_MS_MAX,
         QUEUE_TIMEOUT_MS_DEFAULT,
     );
+    (max, timeout)
+}
+
+/// Queue policy (POL-5): a bound of 0 is the default one, a wait of 0 no bound of the wait.
+fn policy((max, timeout): (i64, i64)) -> (usize, Option<Duration>) {
+    let max = if max == 0 { MAX_QUEUE_DEFAULT } else { max };
+    let timeout = Duration::from_millis(timeout.unsigned_abs());
     (usize::try_from(max).unwrap_or(usize::MAX), Some(timeout).filter(|timeout| !timeout.is_zero()))
+}
+
+/// The queue policy of a file that has none for all: what every enabled provider says, a missing value being the default. There is
+/// one queue, so two answers are none.
+fn promoted(context: &mut Context<'_>, fleet: &Fleet) -> (i64, i64) {
+    let default = (MAX_QUEUE_DEFAULT, QUEUE_TIMEOUT_MS_DEFAULT);
+    if fleet.enabled_providers().all(|(provider, _)| provider.queue.0.is_none()) {
+        return default;
+    }
+    let mut all = fleet.enabled_providers().map(|(provider, path)| {
+        let (at, max, timeout) = provider.queue;
+        ((max, timeout), at.unwrap_or(provider.at), path)
+    });
+    let Some((first, _, first_path)) = all.next() else { return default };
+    if let Some((other, at, path)) = all.find(|(other, _, _)| *other != first) {
+        let message = format!(
+            "max_queue and queue_timeout_ms are {} and {} here, but {} and {} at {first_path}, and there is one queue for all: \
+             take them away everywhere and write `provider_pool: {{ max_queue: …, queue_timeout_ms: … }}`",
+            other.0, other.1, first.0, first.1
+        );
+        context.error(at, format!("{path}.max_queue"), message);
+    }
+    first
 }

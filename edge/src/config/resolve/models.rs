@@ -51,23 +51,28 @@ impl Groups {
         let mut ids: HashMap<String, usize> = HashMap::new();
         for (index, typed) in list.value.iter().enumerate() {
             let path = |key: &str| format!("models[{index}].{key}");
-            let Some(id) = context.id(typed.value.id.as_ref(), typed.at, &path("id"), MODEL_BYTES_MAX) else {
-                continue;
-            };
-            if let Some(first) = ids.insert(id.clone(), index) {
+            let id = context.id(typed.value.id.as_ref(), typed.at, &path("id"), MODEL_BYTES_MAX);
+            if let Some(id) = &id
+                && let Some(first) = ids.insert(id.clone(), index)
+            {
                 let at = typed.value.id.as_ref().map_or(typed.at, |key| key.at);
                 context.error(at, path("id"), format!("models[{first}] has the same id"));
             }
-            groups.add(context, fleet, id.into(), typed, index);
+            groups.add(context, fleet, id.map(Arc::from), typed, index);
         }
         groups
+    }
+
+    /// Every model as a provider calls it.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().flat_map(|group| group.members.iter().map(|member| &*member.target))
     }
 
     fn add(
         &mut self,
         context: &mut Context<'_>,
         fleet: &Fleet,
-        id: Arc<str>,
+        id: Option<Arc<str>>,
         typed: &Typed<typed::Model>,
         index: usize,
     ) {
@@ -90,6 +95,7 @@ impl Groups {
             context.word(typed.usage_attribution.as_ref(), &path("usage_attribution"), &ATTRIBUTIONS);
         let display_name = context.label(typed.display_name.as_ref(), &path("display_name"));
         let providers = providers(context, fleet, typed, at, &path("providers"));
+        let Some(id) = id else { return };
         let mut members = Vec::new();
         for (key, path, provider) in &providers {
             members.extend(member(context, &id, key, path, provider));
@@ -133,7 +139,7 @@ fn providers<'a>(
             } else {
                 context.error(key.at, path, format!("provider {} is already in the list", quoted(key)));
             }
-        } else {
+        } else if fleet.is_complete() {
             let hint = hint(&name, fleet.provider_ids());
             context.error(
                 key.at,

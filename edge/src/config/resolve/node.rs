@@ -13,11 +13,12 @@ use super::{
     adapter::{self, Adapter},
     context::{Context, quoted},
     listen,
-    profile::Profiles,
+    profile::{Profiles, Resolved},
     provider::Provider,
 };
 use crate::config::{
     SLOTS_MAX, capability,
+    error::LoadError,
     place::{Place, Typed},
     secret::SecretDigest,
     settings::{self, Index},
@@ -132,6 +133,34 @@ impl Fleet {
         self.nodes.iter().flat_map(|node| &node.adapters)
     }
 
+    /// Whether every provider could be read so far that its id is known. Otherwise a name that nobody has is no error of its own.
+    pub(super) fn is_complete(&self) -> bool {
+        self.nodes.iter().flat_map(|node| &node.providers).all(|provider| provider.id.is_some())
+    }
+
+    /// The enabled providers, with their own queue settings.
+    pub(super) fn enabled_providers(&self) -> impl Iterator<Item = (&Provider, String)> {
+        self.nodes.iter().enumerate().flat_map(|(n, node)| {
+            let enabled = node.providers.iter().enumerate().filter(|(_, provider)| provider.enabled);
+            enabled.map(move |(p, provider)| (provider, format!("nodes[{n}].providers[{p}]")))
+        })
+    }
+
+    /// A warning for the first provider with queue settings of its own.
+    pub(super) fn old_queue_keys(&self, is_set_for_all: bool) -> Option<LoadError> {
+        let (at, n, p) = self.nodes.iter().enumerate().find_map(|(n, node)| {
+            let found = node.providers.iter().enumerate().find_map(|(p, it)| Some((it.queue.0?, p)));
+            found.map(|(at, p)| (at, n, p))
+        })?;
+        let message = if is_set_for_all {
+            "max_queue and queue_timeout_ms of providers count for nothing beside provider_pool: take them away"
+        } else {
+            "max_queue and queue_timeout_ms now stand in provider_pool, once for all"
+        };
+        let path = format!("nodes[{n}].providers[{p}].max_queue");
+        Some(LoadError { at, path, message: message.to_owned() })
+    }
+
     /// Every provider id.
     pub(super) fn provider_ids(&self) -> impl Iterator<Item = &str> {
         self.providers.keys().map(String::as_str)
@@ -195,7 +224,7 @@ fn policy(provider: &Provider) -> Option<ProviderPolicy> {
         capacity: provider.capacity,
         long_capacity: provider.long_capacity,
         priority: provider.priority,
-        capabilities: provider.profile.as_ref().map_or(capability::NONE, |profile| profile.capabilities),
+        capabilities: provider.profile.as_ref().map_or(capability::NONE, Resolved::abilities),
         stall_timeout: provider.stall_timeout,
         request_timeout: provider.request_timeout,
     })

@@ -3,13 +3,15 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    context::{Context, ID_BYTES_MAX},
+    context::{Context, ID_BYTES_MAX, quoted},
+    headers,
     listen::keepalive_bounds,
 };
 use crate::{
     config::{
-        place::{Place, Typed},
-        settings::OpenAi,
+        gate::Gate,
+        place::{Entries, Place, Typed},
+        settings::{OpenAi, ProviderAuth},
         typed,
     },
     token::{Principal, PrincipalToken},
@@ -44,6 +46,69 @@ pub(super) fn surface(context: &mut Context<'_>, typed: &typed::OpenAi) -> OpenA
             keepalive_bounds(),
             15_000,
         ),
+        provider_auth: provider_auth(context, typed.provider_auth.as_ref()),
+        // Its selectors name models and providers, which are resolved later.
+        gate: Gate::off(),
+    }
+}
+
+/// The client's own credential for the provider (CFG-3).
+fn provider_auth(context: &mut Context<'_>, typed: Option<&Typed<typed::ProviderAuth>>) -> ProviderAuth {
+    const PATH: &str = "openai.provider_auth";
+    let default = typed::ProviderAuth::default();
+    let typed = typed.map_or(&default, |typed| &typed.value);
+    let mut header = |key: Option<&Typed<String>>, name: &str, default: &str| -> Arc<str> {
+        let path = format!("{PATH}.{name}");
+        let text = context.text(key, &path).filter(|text| !text.is_empty());
+        let text = text.unwrap_or_else(|| default.to_owned()).to_ascii_lowercase();
+        if let Some((key, message)) = key.zip(headers::wrong_field(&text)) {
+            context.error(key.at, path, message);
+        } else if let Some(key) = key.filter(|_| name == "from_header" && text == "authorization") {
+            context.error(
+                key.at,
+                path,
+                "expected another header: `Authorization` holds the client's token for this Edge",
+            );
+        }
+        text.into()
+    };
+    let from_header = header(typed.from_header.as_ref(), "from_header", "X-IOP-Provider-Authorization");
+    let target_header = header(typed.target_header.as_ref(), "target_header", "Authorization");
+    let key = typed.scheme.as_ref();
+    let scheme =
+        key.map_or_else(|| Some("Bearer".to_owned()), |_| context.text(key, &format!("{PATH}.scheme")));
+    let scheme = scheme.unwrap_or_default();
+    if let Some(key) = key.filter(|_| !scheme.is_empty() && !headers::is_token(&scheme)) {
+        let message = format!("expected one word such as Bearer, or \"\" for none, found {}", quoted(key));
+        context.error(key.at, format!("{PATH}.scheme"), message);
+    }
+    ProviderAuth {
+        enabled: typed.enabled.as_ref().is_some_and(|key| key.value),
+        from_header,
+        target_header,
+        scheme: scheme.into(),
+        required: typed.required.as_ref().is_none_or(|key| key.value),
+    }
+}
+
+/// A client's credential and a managed one would be two answers to one question (CFG-3).
+pub(super) fn one_credential(
+    context: &mut Context<'_>,
+    typed: &typed::OpenAi,
+    profiles: Option<&Entries<Typed<typed::Profile>>>,
+) {
+    let enabled = typed.provider_auth.as_ref().and_then(|auth| auth.value.enabled.as_ref());
+    let Some(enabled) = enabled.filter(|enabled| enabled.value) else { return };
+    let managed = profiles.iter().flat_map(|profiles| profiles.iter()).find(|(_, profile)| {
+        let header = profile.value.auth.as_ref().and_then(|auth| auth.value.header.as_ref());
+        header.is_some_and(|header| !header.value.is_empty())
+    });
+    if let Some((name, _)) = managed {
+        let message = format!(
+            "expected either the client's credential or a managed one: protocol_profiles.{}.auth asks for the other",
+            name.value
+        );
+        context.error(enabled.at, "openai.provider_auth.enabled", message);
     }
 }
 

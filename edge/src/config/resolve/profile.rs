@@ -73,6 +73,12 @@ impl Resolved {
         })
     }
 
+    /// What a candidate is compared by: what the profile says it can do, and what the gate can look into of it (PRF-7).
+    pub(super) fn abilities(&self) -> Capabilities {
+        let outputs = self.operations.keys().map(|operation| self.driver.output(*operation));
+        outputs.fold(self.capabilities, capability::union)
+    }
+
     /// Whether it has an address of its own.
     pub(super) fn has_base_url(&self) -> bool {
         !self.base_url.is_empty()

@@ -6,6 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use proto::message::{Header, ProtocolProfile};
 
 use super::{
+    MAX_QUEUE_DEFAULT, MAX_QUEUE_MAX, QUEUE_TIMEOUT_MS_DEFAULT, QUEUE_TIMEOUT_MS_MAX,
     adapter::Adapter,
     context::{Context, ID_BYTES_MAX, MODEL_BYTES_MAX, quoted},
     headers,
@@ -100,6 +101,8 @@ pub(super) struct Provider {
     pub(super) priority: u32,
     pub(super) stall_timeout: Duration,
     pub(super) request_timeout: Duration,
+    /// Its own queue settings, as earlier files have them: where they stand, bound and wait in milliseconds (CFG-8).
+    pub(super) queue: (Option<Place>, i64, i64),
 }
 
 /// Where and how a provider is called.
@@ -107,6 +110,16 @@ pub(super) struct Provider {
 pub(super) struct Upstream {
     pub(super) profile: ProtocolProfile,
     pub(super) headers: Vec<Header>,
+    /// Its own label, when it has one.
+    pub(super) label: Option<String>,
+}
+
+impl Upstream {
+    /// Whether one set of settings of an adapter serves both.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        let labels = self.label.as_ref().zip(other.label.as_ref());
+        self.profile == other.profile && self.headers == other.headers && labels.is_none_or(|(a, b)| a == b)
+    }
 }
 
 impl Provider {
@@ -121,7 +134,7 @@ impl Provider {
         let typed = &typed.value;
         let key = |key: &str| format!("{path}.{key}");
         let id = context.id(typed.id.as_ref(), at, &key("id"), ID_BYTES_MAX);
-        let kind = context.required_word(typed.kind.as_ref(), at, &key("type"), &Kind::ALL).ok();
+        let kind = context.required_word(typed.r#type.as_ref(), at, &key("type"), &Kind::ALL).ok();
         let category = context.required_word(typed.category.as_ref(), at, &key("category"), &CATEGORIES);
         let enabled = typed.enabled.as_ref().is_none_or(|enabled| enabled.value);
         let models = models(context, &typed.models, at, &key("models"));
@@ -148,7 +161,13 @@ impl Provider {
             0..=REQUEST_TIMEOUT_MS_MAX,
             REQUEST_TIMEOUT_MS_DEFAULT,
         );
+        let queue = queue(context, typed, &key);
+        let _size =
+            context.count(typed.context_size.as_ref(), &key("context_size"), 0..=i64::from(u32::MAX), 0);
         let adapter = adapter(context, adapters, typed, (at, enabled), &key("adapter"));
+        if category == Ok("cli") && enabled {
+            needs_cli(context, adapters, adapter, typed, (at, &key("category")));
+        }
         let adapter_name = match adapter.and_then(|adapter| adapters.get(adapter)) {
             Some(adapter) => adapter.name.clone(),
             None => typed.adapter.as_ref().map(|adapter| adapter.value.clone()).unwrap_or_default(),
@@ -176,7 +195,42 @@ impl Provider {
             priority: u32::try_from(priority).unwrap_or(u32::MAX),
             stall_timeout,
             request_timeout,
+            queue,
         }
+    }
+}
+
+/// The provider's own queue settings. They are checked even where they count for nothing.
+fn queue(
+    context: &mut Context<'_>,
+    typed: &typed::Provider,
+    key: &dyn Fn(&str) -> String,
+) -> (Option<Place>, i64, i64) {
+    let (max, timeout) = (typed.max_queue.as_ref(), typed.queue_timeout_ms.as_ref());
+    let bound = context.integer(max, &key("max_queue"), 0..=MAX_QUEUE_MAX, 0);
+    let bound = if bound == 0 { MAX_QUEUE_DEFAULT } else { bound };
+    let wait = context.integer(
+        timeout,
+        &key("queue_timeout_ms"),
+        0..=QUEUE_TIMEOUT_MS_MAX,
+        QUEUE_TIMEOUT_MS_DEFAULT,
+    );
+    (max.or(timeout).map(|key| key.at), bound, wait)
+}
+
+/// A resource of category `cli` is a program, which only an adapter of that type runs (CFG-6).
+fn needs_cli(
+    context: &mut Context<'_>,
+    adapters: &[Adapter],
+    adapter: Option<usize>,
+    typed: &typed::Provider,
+    (parent, path): (Place, &str),
+) {
+    let Some(adapter) = adapter.and_then(|adapter| adapters.get(adapter)) else { return };
+    if !adapter.has_type("cli") {
+        let at = typed.category.as_ref().map_or(parent, |key| key.at);
+        let message = format!("category cli needs an adapter of type cli, and `{}` is none", adapter.name);
+        context.error(at, path, message);
     }
 }
 
@@ -235,9 +289,17 @@ fn adapter(
     path: &str,
 ) -> Option<usize> {
     let at = typed.adapter.as_ref().map_or(parent, |key| key.at);
-    let named = match typed.adapter.as_ref() {
+    let named = match typed.adapter.as_ref().filter(|key| !key.value.is_empty()) {
         Some(key) => context.text(Some(key), path)?,
-        None => String::new(),
+        None if !enabled => return None,
+        None => {
+            let known = adapters.iter().map(|adapter| adapter.name.as_str()).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "there is none yet".to_owned() } else { format!("of {known}") };
+            let message =
+                format!("expected the name of an adapter of this node ({known}), but the key is missing");
+            context.error(at, path, message);
+            return None;
+        }
     };
     let found = find_adapter(adapters, &named);
     match found.and_then(|found| adapters.get(found)) {
@@ -312,6 +374,7 @@ fn upstream(
 ) -> Option<Upstream> {
     let own = base_url(context, typed.base_url.as_ref(), typed.endpoint.as_ref(), path);
     let own_headers = headers::resolve(context, typed.headers.as_ref(), &format!("{path}.headers"));
+    let label = context.label(typed.provider.as_ref(), &format!("{path}.provider"));
     let (profile, own) = (profile?, own.ok()?);
     let base_url = own.as_deref().or_else(|| adapter.and_then(|adapter| adapter.base_url.as_deref()));
     if base_url.is_none() && !profile.has_base_url() {
@@ -325,7 +388,7 @@ fn upstream(
     match profile.at(base_url) {
         Ok(profile) => {
             let headers = headers::overlay(adapter.map_or(&[], |adapter| &adapter.headers), own_headers);
-            Some(Upstream { profile, headers })
+            Some(Upstream { profile, headers, label })
         }
         Err(error) => {
             let at = typed.profile.as_ref().map_or(at, |key| key.at);

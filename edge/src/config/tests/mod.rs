@@ -2,9 +2,11 @@
 
 mod accepted;
 mod files;
+mod generated;
 mod references;
 mod refused;
 mod routes;
+mod rules;
 
 use std::path::Path;
 
