@@ -1,15 +1,26 @@
-//! The decision machine from outside, with what judges it beside it.
+//! The decision machine in simulated worlds, with what judges it beside it.
 //!
 //! | Module | What it is |
 //! |---|---|
 //! | [`reference`] | the machine once more, written for obviousness: it must give the same effects |
-//! | [`oracle`] | invariants that hold after each step, checked from inputs and effects alone |
-//! | [`world`] | a machine with a clock and an oracle, and configurations written as text |
-//!
-//! For tests and simulations: a check that does not hold panics.
+//! | [`invariants`] | invariants that hold after each step, each a named check on the oracle's own books |
+//! | [`judge`] | a machine with both beside it, step by step |
+//! | [`world`] | the same with a clock for tests, and configurations written as text |
+//! | [`simulation`] | Nodes, links, providers, clients and the Edge's shards around it; a seed decides everything |
+//! | [`run`] | many seeds on several threads |
+//! | [`trace`], [`dump`] | inputs that broke a check, made short, and as files |
 
+pub mod dump;
+pub mod invariants;
+pub mod judge;
 pub mod oracle;
 pub mod reference;
+pub mod rng;
+#[cfg(feature = "worlds")]
+pub mod run;
+#[cfg(feature = "worlds")]
+pub mod simulation;
+pub mod trace;
 pub mod world;
 
 pub use oracle::Oracle;

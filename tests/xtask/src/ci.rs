@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::bail;
 
-use crate::{bench, cmd, test};
+use crate::{bench, cmd, sim, test};
 
 /// What it takes beside Rust: what it is for, a command that only succeeds where it is there, Debian's packages.
 const TOOLS: [(&str, &[&str], &str); 4] = [
@@ -45,6 +45,7 @@ pub fn run() -> anyhow::Result<()> {
     // The README's two commands, as a newcomer types them.
     cmd::run("cargo", &["xtask", "dev", "--once"])?;
     test::run(&test::Options::default())?;
+    sim::ci()?;
     bench::ci()
 }
 

@@ -6,6 +6,7 @@ mod cmd;
 mod dev;
 mod peers;
 mod python;
+mod sim;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ enum Command {
     Test(test::Options),
     /// Measure the product beside nginx, or its instructions against the baseline.
     Bench(bench::Options),
+    /// Check the decision machine in simulated worlds.
+    Sim(sim::Options),
     /// Install the gateways that the product is measured beside.
     Peers(peers::Options),
     /// What CI runs: format, clippy, docs, tests, the README's quickstart, the limits on cost.
@@ -37,6 +40,7 @@ fn main() -> anyhow::Result<()> {
         Command::Dev(options) => dev::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Sim(options) => sim::run(&options),
         Command::Peers(options) => peers::run(&options),
         Command::Ci => ci::run(),
     }

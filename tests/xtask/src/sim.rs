@@ -1,0 +1,51 @@
+//! `cargo xtask sim`: the decision machine in simulated worlds, every step checked.
+
+use crate::cmd;
+
+/// Options of `sim`.
+#[derive(Debug, Default, clap::Args)]
+pub struct Options {
+    /// Decides everything; drawn and printed when it is left out
+    seed: Option<u64>,
+    /// Events to check
+    #[arg(long, default_value = "10000000")]
+    events: String,
+    /// Threads, each with runs of its own; as many as there are cores when it is left out
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// SEED is that of a single run, as a failure prints it
+    #[arg(long, requires = "seed")]
+    one: bool,
+    /// Step through a list of inputs that a failure, or a running Edge, has written
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "one"])]
+    replay: Option<String>,
+}
+
+/// What CI checks: ten million events of a seed that nobody knows before.
+///
+/// # Errors
+/// A check does not hold.
+pub fn ci() -> anyhow::Result<()> {
+    run(&Options { events: "10000000".to_owned(), ..Options::default() })
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A check does not hold.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let mut args = vec!["run", "--package=iop-sim", "--"];
+    let (seed, jobs) = (options.seed.map(|seed| seed.to_string()), options.jobs.map(|jobs| jobs.to_string()));
+    args.extend(seed.as_deref());
+    args.extend(["--events", &options.events]);
+    if let Some(jobs) = &jobs {
+        args.extend(["--jobs", jobs]);
+    }
+    if options.one {
+        args.push("--one");
+    }
+    if let Some(file) = &options.replay {
+        args.extend(["--replay", file]);
+    }
+    cmd::run("cargo", &args)
+}
