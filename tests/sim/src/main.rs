@@ -10,10 +10,11 @@ use iop_sim::{
     trace,
 };
 
-const USAGE: &str = "iop-sim [SEED] [--events N] [--jobs N] [--one] [--replay FILE] [--out FILE]";
+const USAGE: &str =
+    "iop-sim [SEED] [--events N] [--jobs N] [--one] [--replay FILE] [--out FILE] [--shrink SECONDS]";
 
-/// How long a failing list is made shorter.
-const MINIMISE: Duration = Duration::from_secs(120);
+/// Seconds for which a failing list is made shorter.
+const MINIMISE: u64 = 120;
 
 struct Options {
     seed: Option<u64>,
@@ -23,6 +24,7 @@ struct Options {
     one: bool,
     replay: Option<PathBuf>,
     out: PathBuf,
+    shrink: Duration,
 }
 
 fn main() -> ExitCode {
@@ -84,6 +86,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         one: false,
         replay: None,
         out: PathBuf::from("target/sim-failure.jsonl"),
+        shrink: Duration::from_secs(MINIMISE),
     };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -92,6 +95,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         match arg.as_str() {
             "--events" => options.events = number(value()?)?,
             "--jobs" => options.jobs = number(value()?)? as usize,
+            "--shrink" => options.shrink = Duration::from_secs(number(value()?)?),
             "--one" => options.one = true,
             "--replay" => options.replay = Some(value()?.into()),
             "--out" => options.out = value()?.into(),
@@ -141,7 +145,7 @@ fn report_failure(found: &Found, options: &Options) {
         );
         return;
     }
-    let shortest = trace::minimise(&recorded, failure, MINIMISE);
+    let shortest = trace::minimise(&recorded, failure, options.shrink);
     println!("{} of {} inputs are enough:\n", shortest.steps.len(), recorded.steps.len());
     dump::show(&shortest);
     match dump::write(&options.out, &shortest) {

@@ -135,10 +135,20 @@ impl Oracle {
         for connection in gone {
             self.disown(connection, Some(CloseReason::Removed));
         }
-        self.policy.rebuild(Arc::clone(config), &self.claims, self.leases.values());
-        let health = &self.policy.health;
-        self.probes
-            .retain(|_, probe| health.contains_key(&(Arc::clone(&probe.node), Arc::clone(&probe.provider))));
+        self.policy.rebuild(Arc::clone(config), &self.claims, &self.leases);
+        let policy = &mut self.policy;
+        self.probes.retain(|command, probe| {
+            // What is not configured is not asked; should it come back, it is asked anew.
+            let stays = policy.find(&probe.node, &probe.provider).is_some();
+            let key = (Arc::clone(&probe.node), Arc::clone(&probe.provider));
+            if let Some(overlay) = policy.health.get_mut(&key).and_then(|health| health.overlay.as_mut())
+                && !stays
+                && overlay.outstanding == Some(*command)
+            {
+                overlay.outstanding = None;
+            }
+            stays
+        });
         // A group may have become a route, or the other way round.
         let waiting: Vec<_> = self.waiting.values().copied().collect();
         self.wishes.clear();
@@ -245,7 +255,10 @@ impl Oracle {
 
     /// HND-4: a fresh observation takes exactly that provider out.
     fn unavailable(&mut self, held: &super::Held, number: u64) {
-        let Some(seat) = self.policy.find(&held.node, &held.provider) else { return };
+        if !self.policy.exists(&held.node, &held.provider, &self.leases) {
+            return;
+        }
+        let seat = self.policy.find(&held.node, &held.provider);
         let key = (Arc::clone(&held.node), Arc::clone(&held.provider));
         let health = self.policy.health.entry(key).or_insert(Health { applied: 0, overlay: None });
         if number <= health.applied {
@@ -270,7 +283,9 @@ impl Oracle {
                     probes: 0,
                     outstanding: None,
                 });
-                self.policy.seats[seat].overlaid = true;
+                if let Some(seat) = seat {
+                    self.policy.seats[seat].overlaid = true;
+                }
                 self.dirty = true;
                 self.tally.lowered += 1;
                 self.step

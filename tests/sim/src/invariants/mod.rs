@@ -372,6 +372,7 @@ impl Oracle {
     fn give_back(&mut self, id: LeaseId, cause: Cause) {
         let Some(held) = self.leases.get_mut(&id).filter(|held| held.open) else { return };
         held.open = false;
+        let holder = held.holder;
         if let Some(bound) = held.bound.take() {
             self.bounds.remove(&(bound, id));
         }
@@ -385,10 +386,14 @@ impl Oracle {
             self.tally.direct_returned += 1;
         } else {
             self.tally.returned[cause as usize] += 1;
-            self.policy.count(&held.node, &held.provider, held.long, -1);
+            let (node, provider) = (Arc::clone(&held.node), Arc::clone(&held.provider));
+            self.policy.count(&node, &provider, held.long, -1);
             self.dirty = true;
+            if !self.policy.health.is_empty() && !self.policy.exists(&node, &provider, &self.leases) {
+                self.policy.health.remove(&(node, provider));
+            }
         }
-        if !held.holder {
+        if !holder {
             self.leases.remove(&id);
         }
     }

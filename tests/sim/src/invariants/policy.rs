@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use control::config::{NodePolicy, PoolConfig, ProviderPolicy, Route};
+use control::{
+    config::{NodePolicy, PoolConfig, ProviderPolicy, Route},
+    input::LeaseId,
+};
 
 use super::books::{Claim, HealthBook, Held, Wish};
 
@@ -88,26 +91,33 @@ impl Policy {
         self.config = config;
     }
 
-    /// A new configuration: loads are counted anew, health of what is still configured stays (HND-7).
-    pub(super) fn rebuild<'a>(
+    /// A new configuration: loads are counted anew. Health stays with a provider that is configured (HND-7), or that still
+    /// holds slots and may come back.
+    pub(super) fn rebuild(
         &mut self,
         config: Arc<PoolConfig>,
         claims: &BTreeMap<Arc<str>, Claim>,
-        leases: impl Iterator<Item = &'a Held>,
+        leases: &BTreeMap<LeaseId, Held>,
     ) {
         self.take_over(config);
-        for held in leases.filter(|held| held.open && !held.direct) {
+        for held in leases.values().filter(|held| held.open && !held.direct) {
             self.count(&held.node, &held.provider, held.long, 1);
         }
-        let by_id = &self.by_id;
-        let seats = &self.seats;
-        self.health
-            .retain(|(node, provider), _| by_id.get(provider).is_some_and(|&seat| seats[seat].node == *node));
+        let mut health = std::mem::take(&mut self.health);
+        health.retain(|(node, provider), _| self.exists(node, provider, leases));
         for seat in &mut self.seats {
             seat.ready = claims.get(&seat.node).is_some_and(Claim::takes_runs);
-            let health = self.health.get(&(Arc::clone(&seat.node), Arc::clone(&seat.policy.id)));
+            let health = health.get(&(Arc::clone(&seat.node), Arc::clone(&seat.policy.id)));
             seat.overlaid = health.is_some_and(|health| health.overlay.is_some());
         }
+        self.health = health;
+    }
+
+    /// Whether it is configured, or holds slots.
+    pub(super) fn exists(&self, node: &str, provider: &str, leases: &BTreeMap<LeaseId, Held>) -> bool {
+        let holds =
+            |held: &Held| held.open && !held.direct && *held.node == *node && *held.provider == *provider;
+        self.find(node, provider).is_some() || leases.values().any(holds)
     }
 
     /// The seat of a provider of this Node.
