@@ -38,7 +38,8 @@ use crate::{
     link,
     mail::{ToControl, ToShard},
     metrics::Metrics,
-    ops, revocation,
+    ops::{self, Audience},
+    revocation,
     shard_state::ShardState,
     token::Authenticator,
 };
@@ -296,7 +297,7 @@ struct Listeners {
     http: Vec<Listener>,
     node: Vec<Listener>,
     /// The ops listener and the admin socket.
-    ops: Vec<Listener>,
+    ops: Vec<(Listener, Audience)>,
 }
 
 impl Listeners {
@@ -304,8 +305,9 @@ impl Listeners {
         let open = |sockets: Vec<TcpListener>| -> std::io::Result<Vec<Listener>> {
             sockets.into_iter().map(Listener::open).collect()
         };
-        let mut ops = open(sockets.ops.into_iter().collect())?;
-        ops.extend(sockets.admin.map(Listener::open_local).transpose()?);
+        let ops = sockets.ops.map(Listener::open).transpose()?.map(|it| (it, Audience::Network));
+        let admin = sockets.admin.map(Listener::open_local).transpose()?.map(|it| (it, Audience::Owner));
+        let ops = ops.into_iter().chain(admin).collect();
         Ok(Self { http: open(sockets.http)?, node: open(sockets.node)?, ops })
     }
 }
@@ -368,8 +370,9 @@ impl Part {
             let (auth, clients) = (Arc::clone(&self.auth), self.clients_max);
             spawn_vital(&broken, connection::accept_loop(Rc::clone(&state), listener, auth, clients));
         }
-        for listener in listeners.ops {
-            spawn_vital(&broken, ops::accept_loop(Rc::clone(&state), listener, Arc::clone(&self.tasks)));
+        for (listener, audience) in listeners.ops {
+            let tasks = Arc::clone(&self.tasks);
+            spawn_vital(&broken, ops::accept_loop(Rc::clone(&state), listener, audience, tasks));
         }
         let draining = Rc::clone(&state);
         spawn_vital(&broken, async move {

@@ -10,6 +10,7 @@ use control::{
     Machine,
     effect::{Effect, Handoff},
     input::{ConnectionId, Input, Moment, RequestId},
+    record::{Build, Recorder},
 };
 use dataplane::{
     clock,
@@ -24,10 +25,13 @@ use crate::{
     requests,
 };
 
+/// The commit that the program was built from, where whoever built it says so.
+const COMMIT: Option<&str> = option_env!("IOP_BUILD_COMMIT");
+
 /// Everything the thread owns.
 #[derive(Debug)]
 pub struct ControlLoop {
-    machine: Machine,
+    machine: Recorder,
     inbox: ThreadInbox<ToControl>,
     returns: Arc<Returns>,
     shards: Vec<Outbox>,
@@ -84,8 +88,10 @@ impl ControlLoop {
             overflowed: overflowed.clone(),
             pushed: false,
         };
+        let build =
+            Build { version: env!("CARGO_PKG_VERSION").into(), commit: COMMIT.unwrap_or("unknown").into() };
         Self {
-            machine,
+            machine: Recorder::new(machine, build),
             inbox,
             returns,
             shards: shards.into_iter().map(outbox).collect(),
@@ -146,6 +152,10 @@ impl ControlLoop {
                 }
                 self.machine.handle(now(), input);
             }
+            ToControl::Dump { token } => {
+                let dump = Box::new(self.machine.dump());
+                self.mail_first(ToShard::Dump(token, dump));
+            }
             ToControl::Stop => {}
         }
     }
@@ -199,15 +209,20 @@ impl ControlLoop {
             Effect::Snapshot { token, snapshot } => {
                 self.metrics.observe_snapshot(&snapshot);
                 self.metrics.observe_control(self.machine.counters());
-                if let Some(shard) = self.shards.first_mut() {
-                    shard.push(ToShard::Snapshot(token, Arc::new(snapshot)));
-                }
+                self.mail_first(ToShard::Snapshot(token, Arc::new(snapshot)));
             }
         }
     }
 
     fn mail_request(&mut self, request: RequestId, mail: ToShard) {
         if let Some(shard) = self.shards.get_mut(requests::shard_of(request)) {
+            shard.push(mail);
+        }
+    }
+
+    /// For operators, whom the first shard serves.
+    fn mail_first(&mut self, mail: ToShard) {
+        if let Some(shard) = self.shards.first_mut() {
             shard.push(mail);
         }
     }

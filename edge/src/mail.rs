@@ -5,6 +5,7 @@ use std::sync::Arc;
 use control::{
     effect::{CloseReason, Grant, Probe, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
     input::{ConnectionId, Input, LeaseId, RequestId},
+    record::Dump,
 };
 use dataplane::http::body::Body;
 use proto::message::{ExecutionError, Header, TunnelRequest};
@@ -22,6 +23,11 @@ pub enum ToControl {
         shard: usize,
         /// [`Input::Register`] or [`Input::Ready`].
         input: Input,
+    },
+    /// Someone wants what the machine was told lately.
+    Dump {
+        /// Echoed, to the first shard.
+        token: u64,
     },
     /// Shut down: no more work will come.
     Stop,
@@ -50,6 +56,10 @@ pub enum ToShard {
     Probe(Box<Probe>),
     /// From control, for whoever asked with this token.
     Snapshot(u64, Arc<Snapshot>),
+    /// From control, for whoever asked with this token: what the machine was told lately.
+    Dump(u64, Box<Dump>),
+    /// From the thread that made it, for whoever asked with this token: the same as text; empty = it could not be made.
+    DumpText(u64, Vec<u8>),
     /// From a request's shard, for the connection's shard: start a run.
     Open(Box<Open>),
     /// From a request's shard: its client is gone; stop the run.

@@ -23,6 +23,7 @@ use crate::{
     link::{self, NodeLink},
     mail::{ToControl, ToShard},
     metrics::Metrics,
+    ops::inputs,
     requests::{Event, Requests},
     revocation::permits::Permits,
 };
@@ -53,6 +54,8 @@ pub struct ShardState {
     pub permits: Permits,
     /// Waiters for snapshots, by token.
     pub inspections: RefCell<HashMap<u64, Rc<dataplane::local::Queue<Arc<control::effect::Snapshot>>>>>,
+    /// Who waits for the text of a dump.
+    pub(crate) dump: RefCell<inputs::Awaited>,
     control: Sender<ToControl>,
     shards: Vec<Sender<ToShard>>,
     pending: RefCell<Pending>,
@@ -96,6 +99,7 @@ impl ShardState {
             stopping: Latch::new(),
             permits,
             inspections: RefCell::default(),
+            dump: RefCell::default(),
             control,
             shards,
             pending: RefCell::new(pending),
@@ -164,6 +168,11 @@ impl ShardState {
         self.pending_signal.set();
     }
 
+    /// The mailbox of this shard, for a thread that works for it; a shard of the process always has one.
+    pub fn sender(&self) -> Option<Sender<ToShard>> {
+        self.shards.get(self.index).cloned()
+    }
+
     /// Wakes a shard that mail was posted to.
     pub fn ring(&self, shard: usize) {
         if shard != self.index
@@ -216,6 +225,8 @@ impl ShardState {
                     waiter.push(snapshot);
                 }
             }
+            ToShard::Dump(token, dump) => inputs::write(self, token, dump),
+            ToShard::DumpText(token, text) => inputs::deliver(self, token, text),
             ToShard::Drain => self.draining.close(),
             ToShard::Revoked(tokens) => tokens.iter().for_each(|token_ref| self.permits.revoke(token_ref)),
             ToShard::Stop => {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use iop_tests::{
-    Edge, EdgeYaml, Process, Site, http,
+    Edge, EdgeYaml, Process, ProviderYaml, Site, http,
     site::{path, tool},
 };
 use serde_json::Value;
@@ -46,7 +46,7 @@ fn status_document(edge: &Edge) -> anyhow::Result<Value> {
 #[test]
 fn status_shows_people_and_programs_the_same() -> anyhow::Result<()> {
     let bench = Bench::with(&[], |provider| provider, with_socket)?;
-    let mut streaming = bench.begin(true, "events=3 gap=20ms")?;
+    let mut streaming = bench.begin(true, "events=3000 gap=20ms")?;
     streaming.wait_for("data:")?;
     let shown = status(&bench.site, &[])?;
     assert!(shown.lines().any(|line| line.starts_with("edge-1 ") && line.ends_with("serving")), "{shown}");
@@ -54,7 +54,7 @@ fn status_shows_people_and_programs_the_same() -> anyhow::Result<()> {
     let cells: Vec<_> = line.split_whitespace().take(5).collect();
     assert_eq!(cells, ["p1", NODE, "available", "1/4", "0/4"], "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 120), "{shown}");
-    assert!(streaming.answer()?.is_done());
+    drop(streaming);
     bench.settles()?;
 
     let told: Value = serde_json::from_str(&status(&bench.site, &["--json"])?)?;
@@ -75,6 +75,42 @@ fn shape(document: &Value) -> Value {
         Value::Array(items) => items.iter().map(shape).collect(),
         other => other.clone(),
     }
+}
+
+#[test]
+fn what_the_edge_was_told_can_be_run_again_elsewhere() -> anyhow::Result<()> {
+    let bench = Bench::with(&[], |provider| ProviderYaml { capacity: 1, ..provider }, with_socket)?;
+    for _ in 0..3 {
+        let (mut first, mut second) = (bench.begin(true, "events=2")?, bench.begin(false, "")?);
+        assert!(first.answer()?.is_done() && second.answer()?.status == 200);
+    }
+    let mut leaving = bench.begin(true, "events=200 gap=20ms")?;
+    leaving.wait_for("data:")?;
+    drop(leaving);
+    bench.settles()?;
+
+    let file = bench.site.dir().join("inputs.jsonl");
+    let shown = status(&bench.site, &["--inputs", path(&file)?])?;
+    assert!(shown.contains("p1"), "the status is shown as well: {shown}");
+    assert_eq!(std::fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&file)?;
+    let replayed = control::record::replay(&text)?;
+    assert_eq!(replayed.difference, None);
+    // Seven admissions and seven ends at least, and what brought the Node here.
+    assert!(replayed.events > 16, "{text}");
+    for event in ["\"Register\"", "\"Admit\"", "\"Terminal\"", "\"HolderGone\""] {
+        assert!(text.contains(event), "no {event} in {text}");
+    }
+    for secret in [bench.site.token(), "127.0.0.1", &bench.provider.url] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    // A file that is there is nobody's to overwrite, and the ops port is not to be asked.
+    let (code, said) =
+        run(&bench.site, "iop-edge", &["status", "--socket", SOCKET, "--inputs", path(&file)?])?;
+    assert_eq!((code, said.contains("File exists")), (1, true), "{said}");
+    assert_eq!(std::fs::read_to_string(&file)?, text);
+    assert_eq!(http::get(&bench.edge.ops, "/inputs", None)?.status, 404);
+    Ok(())
 }
 
 #[test]

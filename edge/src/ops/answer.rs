@@ -8,10 +8,11 @@ use control::{
 };
 use dataplane::{local::Queue, shard::TaskStats};
 
-use super::document::Status;
+use super::{Audience, document::Status, inputs};
 use crate::shard_state::ShardState;
 
 const JSON: &str = "application/json";
+const JSON_LINES: &str = "application/jsonl";
 /// Prometheus text exposition format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -36,7 +37,12 @@ impl Answer {
 }
 
 /// The answer to a GET of `path`; `None` where there is nothing.
-pub(super) async fn to(state: &Rc<ShardState>, path: &str, tasks: &OnceTasks) -> Option<Answer> {
+pub(super) async fn to(
+    state: &Rc<ShardState>,
+    path: &str,
+    audience: Audience,
+    tasks: &OnceTasks,
+) -> Option<Answer> {
     Some(match path {
         // The process lives and its shard takes turns.
         "/healthz" => Answer::text(200, "ok"),
@@ -63,6 +69,12 @@ pub(super) async fn to(state: &Rc<ShardState>, path: &str, tasks: &OnceTasks) ->
             let status = Status::of(state, &snapshot);
             Answer { status: 200, kind: JSON, body: serde_json::to_vec_pretty(&status).unwrap_or_default() }
         }
+        "/inputs" if audience == Audience::Owner => match inputs::dump(state).await {
+            Some(body) => Answer { status: 200, kind: JSON_LINES, body },
+            None => {
+                Answer::text(503, "the inputs are being written for somebody else; try again in a moment")
+            }
+        },
         _ => return None,
     })
 }
