@@ -291,6 +291,8 @@ impl Client {
         request: &mut Request,
         head: &RequestHead,
     ) -> Result<Box<Plan>, Option<Fault>> {
+        let auth = &self.state.settings.openai.provider_auth;
+        let provider_auth = auth.take(&head.headers).map_err(Some)?;
         if head.headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity")) {
             return Err(Some(Fault::UnsupportedEncoding));
         }
@@ -339,7 +341,8 @@ impl Client {
             needs,
             long: tokens >= threshold,
             operation: Operation::ChatCompletions,
-            headers: wire_headers(head),
+            headers: wire_headers(head, auth.enabled.then_some(&*auth.from_header)),
+            provider_auth,
             scan,
             body,
             request_id: Arc::clone(&request.id),
@@ -420,8 +423,8 @@ fn route(head: &RequestHead) -> Result<Route<'_>, Fault> {
 }
 
 /// The end-to-end headers that go to the provider (TUN-6): no credential of the client's, nothing that is for us.
-fn wire_headers(head: &RequestHead) -> Vec<Header> {
-    let own = |name: &str| matches!(name, "accept-encoding" | "content-encoding");
+fn wire_headers(head: &RequestHead, credential: Option<&str>) -> Vec<Header> {
+    let own = |name: &str| matches!(name, "accept-encoding" | "content-encoding") || credential == Some(name);
     hop::forwardable_request(&head.headers)
         .filter(|(name, _)| !own(name))
         .map(|(name, value)| Header { name: name.to_owned(), value: Bytes::copy_from_slice(value) })

@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod openai;
 pub mod ops;
 pub mod pki;
+pub mod provider_auth;
 pub mod reply;
 pub mod request_id;
 pub mod requests;

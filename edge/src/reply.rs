@@ -6,7 +6,7 @@
 //! Retry hints follow the official SDKs: `x-should-retry: false` where another try of the same request certainly fails,
 //! `retry-after` of at most a minute where it may well succeed (a longer one makes some SDKs give up).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use control::effect::Refusal;
 use proto::message::ErrorKind;
@@ -16,7 +16,7 @@ use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 33] = [
+pub const OUTCOMES: [&str; 34] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -25,6 +25,7 @@ pub const OUTCOMES: [&str; 33] = [
     "missing_field",
     "unauthorized",
     "token_revoked",
+    "provider_auth",
     "unknown_model",
     "context_too_long",
     "unknown_path",
@@ -89,6 +90,13 @@ pub enum Fault {
     Unauthorized,
     /// The token was revoked while the request was served (PTK-1). A later one is [`Fault::Unauthorized`] as any other.
     Revoked,
+    /// The client's own credential for the provider is missing or not valid (CFG-3).
+    ProviderAuth {
+        /// The header that it belongs in.
+        header: Arc<str>,
+        /// What is wrong with it.
+        found: &'static str,
+    },
     /// No such model.
     UnknownModel {
         /// What was asked for, when it is at hand.
@@ -195,6 +203,9 @@ impl Fault {
             Self::MissingField { .. } => row(400, INVALID_REQUEST, None, No, "missing_field"),
             Self::Unauthorized => row(401, INVALID_REQUEST, Some("invalid_api_key"), No, "unauthorized"),
             Self::Revoked => row(401, INVALID_REQUEST, Some("invalid_api_key"), No, "token_revoked"),
+            Self::ProviderAuth { .. } => {
+                row(401, INVALID_REQUEST, Some("provider_authorization"), No, "provider_auth")
+            }
             Self::UnknownModel { .. } => {
                 row(404, INVALID_REQUEST, Some("model_not_found"), No, "unknown_model")
             }
@@ -294,6 +305,9 @@ impl Fault {
             Self::BadJson { detail, .. } => format!("The request body is not valid: {detail}.").into(),
             Self::MissingField { param } => {
                 format!("The request body has no `{param}`, which is required.").into()
+            }
+            Self::ProviderAuth { header, found } => {
+                format!("The header `{header}`, which carries your credential for the provider, {found}.").into()
             }
             Self::UnknownModel { model: Some(model) } => {
                 format!("The model `{}` does not exist. GET /v1/models lists the models.", echo(model)).into()
@@ -462,6 +476,7 @@ mod tests {
             Fault::MissingField { param: "model" },
             Fault::Unauthorized,
             Fault::Revoked,
+            Fault::ProviderAuth { header: "x-key".into(), found: "is missing" },
             Fault::UnknownModel { model: Some("gpt \"x\"".to_owned()) },
             Fault::ContextTooLong { tokens: 9, window: 5 },
             Fault::UnknownPath,
@@ -505,6 +520,7 @@ mod tests {
             ("missing_field", 400, invalid, None),
             ("unauthorized", 401, invalid, Some("invalid_api_key")),
             ("token_revoked", 401, invalid, Some("invalid_api_key")),
+            ("provider_auth", 401, invalid, Some("provider_authorization")),
             ("unknown_model", 404, invalid, Some("model_not_found")),
             ("context_too_long", 400, invalid, Some("context_length_exceeded")),
             ("unknown_path", 404, invalid, None),

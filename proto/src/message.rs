@@ -402,6 +402,8 @@ pub struct TunnelRequest {
     pub window_bytes: u32,
     /// The sealed credential and its binding: an inseparable pair.
     pub credential: Option<Credential>,
+    /// The caller's own credential for the provider, in clear (CFG-3); wins over a configured header of its name.
+    pub provider_auth: Option<Header>,
 }
 
 /// Node → Edge: one frame of a tunnel.

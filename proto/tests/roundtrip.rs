@@ -189,10 +189,10 @@ fn run_request() -> impl Strategy<Value = Message> {
 
 fn tunnel_request() -> impl Strategy<Value = Message> {
     let numbers = (stream(), any::<(u32, u32, bool)>(), 1..=TIMEOUT_MS_MAX, 0_u64..1 << 40);
-    let parts = (data(0..300), pairs(), headers(), option::of(operation()), credential());
+    let parts = (data(0..300), pairs(), headers(), option::of(operation()), (credential(), headers()));
     (numbers, vec(word(), 6), parts).prop_map(|(numbers, texts, parts)| {
         let (stream, (timeout_sec, window_bytes, stream_response), stall, rest) = numbers;
-        let (body, metadata, headers, operation, credential) = parts;
+        let (body, metadata, headers, operation, (credential, mut auth)) = parts;
         Message::TunnelRequest(Box::new(TunnelRequest {
             stream,
             run_id: texts[0].clone(),
@@ -211,6 +211,7 @@ fn tunnel_request() -> impl Strategy<Value = Message> {
             response_stall_timeout_ms: stall,
             window_bytes,
             credential,
+            provider_auth: auth.pop(),
         }))
     })
 }

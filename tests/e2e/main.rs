@@ -19,6 +19,7 @@ mod nodes;
 mod overlay;
 mod overload;
 mod policy;
+mod provider_auth;
 mod reconnect;
 mod revocation;
 mod runs;

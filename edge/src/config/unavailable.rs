@@ -50,13 +50,6 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable { feature: "the A2A surface", asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")) },
     Unavailable {
-        feature: "provider authentication by the client's header",
-        asked: |file| {
-            let auth = file.openai.as_ref().and_then(|openai| openai.value.provider_auth.as_ref());
-            one(auth.and_then(|auth| on(auth.value.enabled.as_ref(), "openai.provider_auth.enabled")))
-        },
-    },
-    Unavailable {
         feature: "SSE keep-alive on tunnels",
         asked: |file| {
             let keepalive = file.openai.as_ref().and_then(|openai| openai.value.keepalive.as_ref());

@@ -69,6 +69,8 @@ pub struct Plan {
     pub body: Body,
     /// End-to-end request headers.
     pub headers: Vec<Header>,
+    /// The client's own credential for the provider.
+    pub provider_auth: Option<Header>,
     /// For the client, the log and the Node.
     pub request_id: Arc<str>,
     /// When its head was complete.
@@ -288,6 +290,7 @@ impl Session<'_> {
                 // What has begun to answer is not sent again: a long stream must not hold a long prompt.
                 self.plan.body = Body::default();
                 self.plan.headers = Vec::new();
+                self.plan.provider_auth = None;
                 let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
                 self.downstream.begin((status, &headers, until_close), &answer);
                 None
@@ -381,6 +384,7 @@ impl Session<'_> {
             response_stall_timeout_ms: i64::try_from(grant.stall_timeout.as_millis()).unwrap_or(i64::MAX),
             window_bytes: 0,
             credential: None,
+            provider_auth: self.plan.provider_auth.clone(),
         }
     }
 

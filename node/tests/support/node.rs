@@ -207,5 +207,6 @@ pub fn chat(stream: StreamNo, body: &'static str) -> TunnelRequest {
         response_stall_timeout_ms: 300_000,
         window_bytes: 256 * 1024,
         credential: None,
+        provider_auth: None,
     }
 }

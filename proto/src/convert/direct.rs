@@ -26,8 +26,12 @@ const HEADERS_USUAL: usize = 8;
 /// Appends a complete frame, if the message is one of these.
 pub(super) fn encode(message: &Message, out: &mut Vec<u8>) -> bool {
     match message {
-        // A map and a credential are rare.
-        Message::TunnelRequest(request) if request.metadata.is_empty() && request.credential.is_none() => {
+        // A map and credentials are rare.
+        Message::TunnelRequest(request)
+            if request.metadata.is_empty()
+                && request.credential.is_none()
+                && request.provider_auth.is_none() =>
+        {
             envelope(out, TUNNEL_REQUEST, |sink| tunnel_request(request, sink));
         }
         Message::TunnelFrame(TunnelFrame { stream, sequence, kind }) => {
@@ -211,6 +215,7 @@ fn read_request(mut fields: Fields<'_>) -> Option<Box<TunnelRequest>> {
         response_stall_timeout_ms: 0,
         window_bytes: 0,
         credential: None,
+        provider_auth: None,
     };
     let mut request = Box::write(place, request);
     while let Some((number, value)) = fields.next()? {

@@ -211,6 +211,7 @@ mod tests {
             response_stall_timeout_ms: 1,
             window_bytes: 0,
             credential: None,
+            provider_auth: None,
         };
         let headers = vec![header("accept", "*/*"), header("a", ""), header("accept", "ü")];
         let full = TunnelRequest {

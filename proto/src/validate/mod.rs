@@ -194,6 +194,7 @@ impl TunnelRequest {
         text("path", &self.path, PATH_BYTES_MAX)?;
         text("session_id", &self.session_id, SESSION_ID_BYTES_MAX)?;
         headers(&self.headers)?;
+        headers(self.provider_auth.as_slice())?;
         inline_body(self.body.len(), self.body_bytes)?;
         metadata("metadata", &self.metadata)?;
         timeout("response_stall_timeout_ms", self.response_stall_timeout_ms)?;

@@ -17,6 +17,8 @@ use crate::{
     token::{Principal, PrincipalToken},
 };
 
+/// Headers that hold a client's token for the Edge.
+const TOKEN_HEADERS: [&str; 2] = ["authorization", "x-api-key"];
 /// Most principal tokens.
 const TOKENS_MAX: usize = 65_536;
 
@@ -63,12 +65,10 @@ fn provider_auth(context: &mut Context<'_>, typed: Option<&Typed<typed::Provider
         let text = text.unwrap_or_else(|| default.to_owned()).to_ascii_lowercase();
         if let Some((key, message)) = key.zip(headers::wrong_field(&text)) {
             context.error(key.at, path, message);
-        } else if let Some(key) = key.filter(|_| name == "from_header" && text == "authorization") {
-            context.error(
-                key.at,
-                path,
-                "expected another header: `Authorization` holds the client's token for this Edge",
-            );
+        } else if let Some(key) = key.filter(|_| name == "from_header" && TOKEN_HEADERS.contains(&&*text)) {
+            let message =
+                format!("expected another header: {} holds the client's token for this Edge", quoted(key));
+            context.error(key.at, path, message);
         }
         text.into()
     };

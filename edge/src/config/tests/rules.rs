@@ -234,7 +234,6 @@ fn provider_auth_has_its_defaults_and_its_rules() {
         ),
         ("target_header: Host", "2:35: openai.provider_auth.target_header: ", "belongs to the connection"),
         ("scheme: 'Bearer x'", "2:28: openai.provider_auth.scheme: ", "expected one word"),
-        ("enabled: true", "2:29: openai.provider_auth.enabled: ", "is not available in this release"),
     ] {
         refused(&auth(keys), start, &[part]);
     }

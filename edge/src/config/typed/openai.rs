@@ -55,19 +55,19 @@ section! {
 section! {
     /// The client's own credential for the provider, taken from a header. Never together with `auth` of a profile.
     pub struct ProviderAuth {
-        /// Later release.
+        /// Clients bring [their own credential for the provider](api.md#credentials-for-the-provider).
         #[schemars(extend("default" = false))]
         pub enabled: Opt<bool>,
-        /// Header of the client's request that holds the provider's token. Not applied yet.
+        /// Header of the client's request that holds it; none of those that hold the token for the Edge.
         #[schemars(extend("default" = "X-IOP-Provider-Authorization", "x-kind" = "header name"))]
         pub from_header: Opt<String>,
-        /// Header of the request to the provider that it is put in. Not applied yet.
+        /// Header of the request to the provider that it is put in.
         #[schemars(extend("default" = "Authorization", "x-kind" = "header name"))]
         pub target_header: Opt<String>,
-        /// Word in front of the token; empty = none. Not applied yet.
+        /// Word in front of the token; empty = none.
         #[schemars(extend("default" = "Bearer"))]
         pub scheme: Opt<String>,
-        /// Whether a request without it is refused with 401. Not applied yet.
+        /// Whether a request without it is refused with 401.
         #[schemars(extend("default" = true))]
         pub required: Opt<bool>,
     }

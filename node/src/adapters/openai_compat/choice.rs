@@ -89,6 +89,7 @@ mod tests {
             response_stall_timeout_ms: 300_000,
             window_bytes: 65_536,
             credential: None,
+            provider_auth: None,
         }
     }
 

@@ -39,18 +39,22 @@ pub fn static_fields(configured: &[Header]) -> Result<Headers, StaticFieldError>
 }
 
 /// The fields of a request to the provider: the Edge's end-to-end fields in their order, then the configured ones, which
-/// win over fields of the same name. A client's credentials are not among them, whatever the Edge let through.
+/// win over fields of the same name. A client's credentials are not among them, whatever the Edge let through, but for the
+/// one that the Edge names as meant for the provider (CFG-3), which wins over all.
 #[must_use]
-pub fn request_fields(from_edge: &[Header], configured: &Headers) -> Headers {
+pub fn request_fields(from_edge: &[Header], configured: &Headers, auth: Option<&Header>) -> Headers {
     let received = from_edge.iter().map(|header| (header.name.as_str(), header.value.as_ref()));
+    let is_auth = |name: &str| auth.is_some_and(|auth| auth.name == name);
     let mut fields = Headers::new();
     for (name, value) in hop::forwardable_request_fields(received) {
-        if name != ACCEPT_ENCODING.0 && configured.get(name).is_none() {
+        if name != ACCEPT_ENCODING.0 && configured.get(name).is_none() && !is_auth(name) {
             // A value that HTTP cannot carry is left out; no client can send one to the Edge.
             let _left_out = fields.push(name, value);
         }
     }
-    for (name, value) in configured.iter().chain([(ACCEPT_ENCODING.0, ACCEPT_ENCODING.1.as_bytes())]) {
+    let auth = auth.into_iter().map(|auth| (auth.name.as_str(), auth.value.as_ref()));
+    let ours = [(ACCEPT_ENCODING.0, ACCEPT_ENCODING.1.as_bytes())];
+    for (name, value) in configured.iter().filter(|(name, _)| !is_auth(name)).chain(ours).chain(auth) {
         let _checked = fields.push(name, value);
     }
     fields
@@ -101,7 +105,7 @@ mod tests {
         let configured =
             static_fields(&list(&[("x-custom", "configured"), ("authorization", "Bearer of the provider")]))
                 .unwrap();
-        let sent = shown(&request_fields(&from_edge, &configured));
+        let sent = shown(&request_fields(&from_edge, &configured, None));
         let expected = [
             ("content-type", "application/json"),
             ("anthropic-version", "2023-06-01"),
@@ -110,6 +114,39 @@ mod tests {
             ("accept-encoding", "identity"),
         ];
         assert_eq!(sent, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    // req: CFG-3
+    #[test]
+    fn the_callers_own_credential_for_the_provider_stands_alone() {
+        let from_edge = list(&[("accept", "*/*"), ("authorization", "of the client"), ("x-key", "spoofed")]);
+        let configured =
+            static_fields(&list(&[("authorization", "configured"), ("x-key", "configured")])).unwrap();
+        for (auth, expected) in [
+            (
+                ("authorization", "Bearer k"),
+                [
+                    ("accept", "*/*"),
+                    ("x-key", "configured"),
+                    ("accept-encoding", "identity"),
+                    ("authorization", "Bearer k"),
+                ],
+            ),
+            (
+                ("x-key", "k"),
+                [
+                    ("accept", "*/*"),
+                    ("authorization", "configured"),
+                    ("accept-encoding", "identity"),
+                    ("x-key", "k"),
+                ],
+            ),
+        ] {
+            let auth = Header::new(auth.0, auth.1).unwrap();
+            let sent = shown(&request_fields(&from_edge, &configured, Some(&auth)));
+            assert_eq!(sent, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            assert!(!format!("{auth:?}").contains("Bearer"), "{auth:?}");
+        }
     }
 
     // req: TUN-6

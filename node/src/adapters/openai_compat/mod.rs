@@ -78,7 +78,8 @@ impl OpenAiCompat {
         let endpoint = choice::choose(&self.endpoints, request)
             .map_err(|error| Failed::error(ErrorKind::InvalidRequest, error))?
             .clone();
-        let fields = fields::request_fields(&request.headers, &self.static_fields);
+        let fields =
+            fields::request_fields(&request.headers, &self.static_fields, request.provider_auth.as_ref());
         Ok(Prepared { endpoint, fields })
     }
 }

@@ -158,6 +158,7 @@ fn tunnel_request(wire: wire::ProviderTunnelRequest) -> Result<TunnelRequest, Fi
         response_stall_timeout_ms: stall_timeout(wire.response_stall_timeout_ms),
         window_bytes: wire.window_bytes,
         credential: credential(wire.credential_lease, wire.credential_binding)?,
+        provider_auth: wire.provider_auth.map(header),
     })
 }
 
@@ -278,7 +279,11 @@ fn name(text: String) -> Result<Name, FieldError> {
 }
 
 fn headers(wire: Vec<wire::Header>) -> Vec<Header> {
-    wire.into_iter().map(|wire::Header { name, value }| Header { name, value }).collect()
+    wire.into_iter().map(header).collect()
+}
+
+fn header(wire::Header { name, value }: wire::Header) -> Header {
+    Header { name, value }
 }
 
 fn usage(wire: wire::Usage) -> Usage {

@@ -153,6 +153,7 @@ fn tunnel_request(message: &TunnelRequest) -> wire::ProviderTunnelRequest {
         credential_lease,
         credential_binding,
         window_bytes: message.window_bytes,
+        provider_auth: message.provider_auth.as_ref().map(header),
     }
 }
 
@@ -300,7 +301,11 @@ fn credential(
 }
 
 fn headers(fields: &[Header]) -> Vec<wire::Header> {
-    fields.iter().map(|field| wire::Header { name: field.name.clone(), value: field.value.clone() }).collect()
+    fields.iter().map(header).collect()
+}
+
+fn header(field: &Header) -> wire::Header {
+    wire::Header { name: field.name.clone(), value: field.value.clone() }
 }
 
 const fn usage(usage: Usage) -> wire::Usage {
