@@ -50,11 +50,25 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check a file: exits 0 when it loads, 1 with every error otherwise. Certificates are not opened.
+    /// Check a file, with every error of it. Certificates are not needed, ports are not opened.
+    ///
+    /// Exits 0 when it loads, 1 with errors, and with --strict 2 when there are warnings.
     Check {
         /// The configuration file.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        /// Exit 2 when something is right but surely not meant.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Print a file as it counts. The result loads again and means the same.
+    Show {
+        /// The configuration file.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Every default filled in, earlier forms written in today's, each value with its origin; secrets are masked.
+        #[arg(long, required = true)]
+        effective: bool,
     },
     /// Print the JSON Schema of the file, for editors.
     Schema,
@@ -109,22 +123,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             iop_edge::boot::serve(settings, driver)?;
         }
         Command::Config(ConfigCommand::Schema) => print!("{}", config::schema::text()),
-        Command::Config(ConfigCommand::Check { config }) => {
-            let Some(settings) = load(&config) else { return Ok(ExitCode::FAILURE) };
-            for warning in &settings.warnings {
-                println!("warning: {warning}");
+        Command::Config(ConfigCommand::Check { config, strict }) => return Ok(check(&config, strict)),
+        Command::Config(ConfigCommand::Show { config, effective: _ }) => match config::effective(&config) {
+            Ok(effective) => print!("{}", effective.with_origins()),
+            Err(errors) => {
+                eprintln!("{errors}");
+                return Ok(ExitCode::FAILURE);
             }
-            if let Err(error) = iop_edge::link::server_config(&settings) {
-                println!("warning: `serve` would refuse the identity: {error:#}");
-            }
-            println!(
-                "{}: ok ({} models, {} nodes, {} tokens)",
-                config.display(),
-                settings.models.len(),
-                settings.nodes.len(),
-                settings.principals.len()
-            );
-        }
+        },
         Command::Status(command) => admin::status::run(&command)?,
         Command::Pki(command) => pki::run(command)?,
         Command::Token(TokenCommand::New { token_ref, principal_ref }) => {
@@ -152,6 +158,26 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: &std::path::Path, strict: bool) -> ExitCode {
+    let Some(settings) = load(path) else { return ExitCode::FAILURE };
+    let mut warnings: Vec<String> =
+        settings.warnings.iter().map(|warning| format!("{}:{warning}", path.display())).collect();
+    if let Err(error) = iop_edge::link::server_config(&settings) {
+        warnings.push(format!("{}: `serve` would refuse the identity: {error:#}", path.display()));
+    }
+    for warning in &warnings {
+        println!("warning: {warning}");
+    }
+    println!(
+        "{}: ok ({} models, {} nodes, {} tokens)",
+        path.display(),
+        settings.models.len(),
+        settings.nodes.len(),
+        settings.principals.len()
+    );
+    if strict && !warnings.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
 fn load(path: &std::path::Path) -> Option<config::Settings> {

@@ -37,6 +37,44 @@ fn config_check_takes_a_good_file_and_points_into_a_bad_one() -> anyhow::Result<
     Ok(())
 }
 
+// req: CFG-11
+#[test]
+fn config_show_prints_what_loads_again_and_check_exits_by_severity() -> anyhow::Result<()> {
+    if is_matrix_only() {
+        return Ok(());
+    }
+    let site = site()?;
+    let file = site.configure(&yaml().with(provider_at("http://127.0.0.1:9/v1")))?;
+    let show = |file: &std::path::Path| -> anyhow::Result<(i32, String)> {
+        run(&site, "iop-edge", &["config", "show", "--effective", "--config", path(file)?])
+    };
+    let (code, shown) = show(&file)?;
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("# default") && shown.contains("# edge.yaml:"), "{shown}");
+    let again = file.with_file_name("again.yaml");
+    std::fs::write(&again, &shown)?;
+    let (code, twice) = show(&again)?;
+    assert_eq!(code, 0, "{twice}");
+    let values = |text: &str| -> Vec<String> {
+        let value = |line: &str| line.split("  # ").next().unwrap_or_default().to_owned();
+        text.lines().filter(|line| !line.starts_with('#')).map(value).collect()
+    };
+    assert_eq!(values(&shown), values(&twice));
+
+    let check = |strict: &[&str]| -> anyhow::Result<i32> {
+        let args = [&["config", "check", "--config", path(&again)?], strict].concat();
+        Ok(run(&site, "iop-edge", &args)?.0)
+    };
+    assert_eq!((check(&[])?, check(&["--strict"])?), (0, 0));
+    let (tokens, models) = shown.split_once("  revoked_tokens_file:").unwrap_or_default();
+    let (before, _) = tokens.split_once("  principal_tokens:").unwrap_or_default();
+    std::fs::write(&again, format!("{before}  revoked_tokens_file:{models}"))?;
+    assert_eq!((check(&[])?, check(&["--strict"])?), (0, 2), "nobody may call");
+    std::fs::write(&again, "openai:\n")?;
+    assert_eq!((check(&[])?, check(&["--strict"])?), (1, 1));
+    Ok(())
+}
+
 #[test]
 fn a_token_that_was_just_made_is_accepted_and_stands_nowhere_in_clear() -> anyhow::Result<()> {
     if is_matrix_only() {

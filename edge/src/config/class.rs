@@ -161,7 +161,6 @@ pub fn of(path: &str) -> Option<Class> {
     TABLE.iter().find(|(known, _)| *known == path).map(|(_, class)| *class)
 }
 
-#[cfg(test)]
 /// The names directly under a section, in the order of the page; the file's own for an empty path.
 pub(super) fn children(section: &str) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();

@@ -48,6 +48,11 @@ pub fn expand<'a>(text: &'a str, env: &dyn Fn(&str) -> Option<String>) -> Result
     Ok(Cow::Owned(out))
 }
 
+/// `text` so that [`expand`] gives it back.
+pub(super) fn escape(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())

@@ -13,6 +13,7 @@
 pub mod capability;
 pub mod catalog;
 pub mod class;
+pub mod effective;
 pub mod error;
 pub mod expand;
 pub mod gate;
@@ -36,13 +37,14 @@ mod tests;
 
 use std::{fs::File, io::Read, path::Path};
 
-use self::{error::Report, place::Place, resolve::context::Context};
 pub use self::{
+    effective::Effective,
     error::{LoadError, LoadErrors},
     generation::GenerationFields,
     settings::{GenerationPolicy, Settings},
     tree::FILE_BYTES_MAX,
 };
+use self::{error::Report, place::Place, resolve::context::Context};
 
 /// Most shards of one process.
 pub const SHARDS_MAX: usize = 64;
@@ -64,6 +66,19 @@ pub fn load(path: &Path) -> Result<Settings, LoadErrors> {
 /// # Errors
 /// As [`load`].
 pub fn load_with(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Settings, LoadErrors> {
+    load_text(&read(path)?, path, env)
+}
+
+/// The configuration of a file as it counts, with the process's own environment, to be shown.
+///
+/// # Errors
+/// As [`load`].
+pub fn effective(path: &Path) -> Result<Effective, LoadErrors> {
+    Effective::of_text(&read(path)?, path, &|name| std::env::var(name).ok())
+}
+
+/// The text of a file, within the bounds.
+fn read(path: &Path) -> Result<String, LoadErrors> {
     let whole = |message: String| one_error(path, Place::default(), message);
     let mut bytes = Vec::new();
     File::open(path)
@@ -72,13 +87,14 @@ pub fn load_with(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Se
     if bytes.len() > FILE_BYTES_MAX {
         return Err(whole(format!("expected a file of at most {FILE_BYTES_MAX} bytes")));
     }
-    let text = std::str::from_utf8(&bytes).map_err(|error| {
-        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let bytes = error.into_bytes();
+        let before = bytes.get(..valid).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let at = Place { line: u32::try_from(line).unwrap_or(u32::MAX), column: 1 };
         one_error(path, at, "expected UTF-8 text".to_owned())
-    })?;
-    load_text(text, path, env)
+    })
 }
 
 /// As [`load_with`], for a text that stands, or could stand, in the file `path`.

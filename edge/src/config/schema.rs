@@ -1,6 +1,8 @@
 //! The JSON Schema of `edge.yaml`, derived from [`super::typed`]: what editors complete and check by. It knows shapes, bounds and
 //! words; what refers to what only the loader knows.
 
+use std::sync::LazyLock;
+
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -9,7 +11,7 @@ use super::typed::EdgeFile;
 /// The schema as it stands in `configs/edge.schema.json`, with a line break at its end.
 #[must_use]
 pub fn text() -> String {
-    let mut schema = raw();
+    let mut schema = raw().clone();
     tidy(&mut schema);
     let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     text.push('\n');
@@ -17,8 +19,40 @@ pub fn text() -> String {
 }
 
 /// The schema with the attributes that only the page uses (`x-…`). Draft 7 is what the YAML plug-ins of editors know best.
-pub(super) fn raw() -> Value {
-    SchemaSettings::draft07().into_generator().into_root_schema_for::<EdgeFile>().to_value()
+pub(super) fn raw() -> &'static Value {
+    static RAW: LazyLock<Value> = LazyLock::new(|| {
+        SchemaSettings::draft07().into_generator().into_root_schema_for::<EdgeFile>().to_value()
+    });
+    &RAW
+}
+
+/// What a schema node refers to, without its `null`.
+pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+        return root.pointer(name.trim_start_matches('#')).map_or(schema, |schema| resolved(root, schema));
+    }
+    let choices = schema.get("anyOf").or_else(|| schema.get("allOf")).and_then(Value::as_array);
+    let first =
+        choices.into_iter().flatten().find(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+    first.map_or(schema, |choice| resolved(root, choice))
+}
+
+/// The schema of a key, with the attributes of the key itself.
+pub(super) fn find<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut schema = root;
+    for part in path.split('.') {
+        let name = part.trim_end_matches("[]");
+        let section = resolved(root, schema);
+        schema = if name == "NAME" {
+            &section["additionalProperties"]
+        } else {
+            section["properties"].get(name)?
+        };
+        if name != part {
+            schema = resolved(root, schema).get("items")?;
+        }
+    }
+    Some(schema)
 }
 
 /// Takes the `x-…` attributes away and puts what they say in the schema's own words.

@@ -51,7 +51,6 @@ pub(super) enum Kind {
     Large,
 }
 
-#[cfg(test)]
 impl Value {
     /// The entries of a mapping; none of anything else.
     pub(super) fn entries(&self) -> &[(Typed<String>, Item)] {

@@ -23,8 +23,8 @@ pub(super) struct Adapter {
     pub(super) headers: Vec<Header>,
     kind: Option<Kind>,
     label: Option<String>,
-    /// What its first provider needs, and that provider's position.
-    upstream: Option<(Upstream, usize)>,
+    /// What its first provider needs, that provider's position, and the label that comes of both.
+    upstream: Option<(Upstream, usize, String)>,
     /// Sum of its providers' slots (GAT-2).
     capacity: u32,
 }
@@ -97,9 +97,12 @@ pub(super) fn attach(
     adapter.capacity = adapter.capacity.saturating_add(provider.capacity);
     let Some(upstream) = &provider.upstream else { return };
     match &adapter.upstream {
-        None => adapter.upstream = Some((upstream.clone(), position)),
-        Some((first, _)) if first.agrees(upstream) => {}
-        Some((_, first)) => {
+        None => {
+            let label = label(adapter, upstream, provider.kind);
+            adapter.upstream = Some((upstream.clone(), position, label));
+        }
+        Some((first, _, label)) if agrees(first, label, upstream) => {}
+        Some((_, first, _)) => {
             let typed = &entry.value;
             let at = [typed.profile.as_ref(), typed.base_url.as_ref(), typed.endpoint.as_ref()];
             let at: Option<Place> = at.into_iter().flatten().map(|key| key.at).next();
@@ -112,22 +115,30 @@ pub(super) fn attach(
     }
 }
 
-/// An adapter that no provider uses is left out: there is nothing it could be asked to do.
-pub(super) fn config(adapter: &Adapter, providers: &[Provider]) -> Option<AdapterConfig> {
-    let (upstream, first) = adapter.upstream.as_ref()?;
+/// Whether one set of settings serves both. A provider without a label of its own takes what there is.
+fn agrees(first: &Upstream, label: &str, other: &Upstream) -> bool {
+    first.profile == other.profile
+        && first.headers == other.headers
+        && other.label.as_ref().is_none_or(|own| own == label)
+}
+
+/// The label of an adapter: of its first provider, its own, an alias that was typed for the type, or the type (CFG-9).
+fn label(adapter: &Adapter, upstream: &Upstream, kind: Option<Kind>) -> String {
     let alias_of = |kind: Option<Kind>| kind.filter(|kind| kind.normalized() != *kind);
-    let alias = alias_of(adapter.kind).or_else(|| alias_of(providers.get(*first)?.kind)).or(adapter.kind);
-    let label = upstream
-        .label
-        .clone()
-        .or_else(|| adapter.label.clone())
-        .or_else(|| alias.map(|kind| kind.as_str().to_owned()));
+    let kind = alias_of(adapter.kind).or_else(|| alias_of(kind)).or(adapter.kind);
+    let own = upstream.label.clone().or_else(|| adapter.label.clone());
+    own.unwrap_or_else(|| kind.map_or("", Kind::as_str).to_owned())
+}
+
+/// An adapter that no provider uses is left out: there is nothing it could be asked to do.
+pub(super) fn config(adapter: &Adapter) -> Option<AdapterConfig> {
+    let (upstream, _, label) = adapter.upstream.as_ref()?;
     Some(AdapterConfig {
         name: adapter.name.clone(),
         enabled: adapter.enabled,
         capacity: adapter.capacity,
         settings: AdapterSettings::OpenAiCompat(OpenAiCompatConfig {
-            provider_label: label.unwrap_or_default(),
+            provider_label: label.clone(),
             profile: upstream.profile.clone(),
             headers: upstream.headers.clone(),
         }),

@@ -303,11 +303,7 @@ impl Node {
         let payload = NodeConfigPayload {
             config_generation: generation,
             concurrency: self.concurrency,
-            adapters: self
-                .adapters
-                .iter()
-                .filter_map(|adapter| adapter::config(adapter, &self.providers))
-                .collect(),
+            adapters: self.adapters.iter().filter_map(adapter::config).collect(),
             // A disabled provider that names no adapter has nothing to run on.
             providers: self
                 .providers

@@ -114,14 +114,6 @@ pub(super) struct Upstream {
     pub(super) label: Option<String>,
 }
 
-impl Upstream {
-    /// Whether one set of settings of an adapter serves both.
-    pub(super) fn agrees(&self, other: &Self) -> bool {
-        let labels = self.label.as_ref().zip(other.label.as_ref());
-        self.profile == other.profile && self.headers == other.headers && labels.is_none_or(|(a, b)| a == b)
-    }
-}
-
 impl Provider {
     pub(super) fn resolve(
         context: &mut Context<'_>,

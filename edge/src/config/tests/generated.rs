@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::config::{
     capability, catalog, class,
-    schema::{self, raw},
+    schema::{self, find, raw, resolved},
 };
 
 fn root() -> PathBuf {
@@ -25,34 +25,6 @@ pub(super) fn is_up_to_date(path: &Path, wanted: &str) {
         "{} is not what the code makes of it; `IOP_UPDATE=1 cargo test -p iop-edge` writes it anew.\n--- wanted\n{wanted}\n--- found\n{found}",
         path.display()
     );
-}
-
-/// What a schema node refers to, without its `null`.
-fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
-        return resolved(root, root.pointer(name.trim_start_matches('#')).unwrap());
-    }
-    let choices = schema.get("anyOf").or_else(|| schema.get("allOf")).and_then(Value::as_array);
-    let first = choices.into_iter().flatten().find(|choice| choice["type"] != "null");
-    first.map_or(schema, |choice| resolved(root, choice))
-}
-
-/// The schema of a key, with the attributes of the key itself.
-fn find<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
-    let mut schema = root;
-    for part in path.split('.') {
-        let name = part.trim_end_matches("[]");
-        let section = resolved(root, schema);
-        schema = if name == "NAME" {
-            &section["additionalProperties"]
-        } else {
-            section["properties"].get(name)?
-        };
-        if name != part {
-            schema = &resolved(root, schema)["items"];
-        }
-    }
-    Some(schema)
 }
 
 /// Every leaf below a schema, by its path.
@@ -77,7 +49,7 @@ fn leaves(root: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>
 fn every_key_has_a_class_and_no_other_has() {
     let root = raw();
     let mut keys = BTreeSet::new();
-    leaves(&root, &root, "", &mut keys);
+    leaves(root, root, "", &mut keys);
     let classed: BTreeSet<String> = class::TABLE.iter().map(|(path, _)| (*path).to_owned()).collect();
     assert_eq!(classed.len(), class::TABLE.len(), "a key stands twice in the table");
     let without: Vec<_> = keys.difference(&classed).collect();
@@ -90,7 +62,7 @@ fn every_key_has_a_class_and_no_other_has() {
 fn every_key_is_described_and_has_a_default_or_says_why_not() {
     let root = raw();
     for (path, _) in class::TABLE {
-        let schema = find(&root, path).unwrap();
+        let schema = find(root, path).unwrap();
         let text = schema["description"].as_str().unwrap_or_default();
         assert!(text.len() > 5, "{path} is not described");
         let has = ["default", "x-default", "x-required"].iter().any(|name| schema.get(name).is_some());
@@ -158,7 +130,7 @@ fn keys_table(sections: &str) -> String {
             path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         if sections.iter().any(|section| is_below(section)) {
-            table.push_str(&row(&root, path, *class));
+            table.push_str(&row(root, path, *class));
         }
     }
     table
@@ -291,7 +263,7 @@ fn schema_and_loader_have_the_same_bounds() {
     let root = raw();
     let mut checked = 0;
     for (path, _) in class::TABLE {
-        let schema = find(&root, path).unwrap();
+        let schema = find(root, path).unwrap();
         for (bound, step) in [("minimum", -1), ("maximum", 1)] {
             let Some(limit) = schema.get(bound).and_then(Value::as_i64) else { continue };
             let is_told = |value: i64| {

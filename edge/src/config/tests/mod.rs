@@ -1,6 +1,7 @@
 //! What loads, what does not, and what is said about it.
 
 mod accepted;
+mod effective;
 mod files;
 mod generated;
 mod references;
