@@ -25,6 +25,11 @@ impl Machine {
         match self.pool.resolve(&ticket.admit) {
             Ok(wish) => match self.free_choice(&wish) {
                 Some(choice) => self.grant(now, ticket, wish.shape.long, choice),
+                // It would be the newest, so it is the one to be refused: it is so without a place first, which costs more the
+                // more wait.
+                None if self.queue.len() >= self.config.queue_max => {
+                    self.refuse(ticket.admit.request, Refusal::QueueFull);
+                }
                 None => self.wait(now, ticket, wish),
             },
             Err(reason) => self.dispatch_directly(now, ticket, reason),
@@ -80,7 +85,7 @@ impl Machine {
         Some(waiting)
     }
 
-    /// Refuses the newest while more wait than may: after an admission, a re-admission or a lowered bound (POL-5).
+    /// Refuses the newest while more wait than may: after a re-admission or a lowered bound (POL-5).
     pub(super) fn refuse_overflow(&mut self) {
         while self.queue.len() > self.config.queue_max
             && let Some(waiting) = self.queue.newest().and_then(|number| self.dequeue(number))

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Pending requests by provider: all, long.
-type Queued = BTreeMap<ProviderKey, (u32, u32)>;
+type Queued = BTreeMap<ProviderKey, (usize, usize)>;
 
 impl Machine {
     pub(super) fn handle_inspect(&mut self, token: u64, detail: bool) {
@@ -74,15 +74,23 @@ impl Machine {
     }
 
     /// Counts each pending request once at each of its live candidates.
+    ///
+    /// Costs the members of the groups somebody waits for and the lines that avoid one, not their product: everybody in a
+    /// group counts at every live candidate, less those who avoid it.
     fn queued(&self) -> Queued {
         let mut queued = Queued::new();
-        for (wish, waiting) in self.queue.wishes() {
-            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
-            for provider in self.pool.live_candidates(wish) {
+        for (group, shape, lines) in self.queue.lines() {
+            let total: usize = lines.lengths().map(|(_, waiting)| waiting).sum();
+            for provider in self.pool.live_candidates(Wish::any(group, shape)) {
                 let (all, long) = queued.entry(provider).or_default();
-                *all = all.saturating_add(waiting);
-                if wish.shape.long {
-                    *long = long.saturating_add(waiting);
+                *all += total;
+                *long += if shape.long { total } else { 0 };
+            }
+            for (avoidance, waiting) in lines.lengths() {
+                let avoided = self.pool.live_but_avoided(&Wish { group, shape, avoidance });
+                if let Some((all, long)) = avoided.and_then(|provider| queued.get_mut(&provider)) {
+                    *all -= waiting;
+                    *long -= if shape.long { waiting } else { 0 };
                 }
             }
         }
@@ -118,6 +126,7 @@ impl Machine {
         let shown = key.filter(|_| available || status == ProviderStatus::Disabled);
         let (in_flight, long_in_flight) = shown.map_or((0, 0), |key| self.pool.load(key));
         let (queued, long_queued) = key.and_then(|key| queued.get(&key)).copied().unwrap_or_default();
+        let count = |waiting| u32::try_from(waiting).unwrap_or(u32::MAX);
         ProviderSnapshot {
             id: Arc::clone(&policy.id),
             status,
@@ -125,8 +134,8 @@ impl Machine {
             long_capacity: if available { policy.long_capacity } else { 0 },
             in_flight,
             long_in_flight,
-            queued,
-            long_queued,
+            queued: count(queued),
+            long_queued: count(long_queued),
             overlay: overlay.map(|overlay| OverlaySnapshot {
                 since: overlay.since,
                 adapter: Arc::clone(&overlay.adapter),

@@ -127,13 +127,11 @@ impl Queue {
         self.tickets.len()
     }
 
-    /// How many wait for each wish, for snapshots.
-    pub(crate) fn wishes(&self) -> impl Iterator<Item = (Wish, usize)> {
-        self.groups.iter().flat_map(|(&group, shapes)| {
-            shapes.0.iter().flat_map(move |(&shape, lines)| {
-                lines.lengths().map(move |(avoidance, len)| (Wish { group, shape, avoidance }, len))
-            })
-        })
+    /// Who waits, by group and shape, for snapshots.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (GroupKey, Shape, &Lines)> {
+        self.groups
+            .iter()
+            .flat_map(|(&group, shapes)| shapes.0.iter().map(move |(&shape, lines)| (group, shape, lines)))
     }
 
     /// Whether the indexes are what they would be if built now, for audits.

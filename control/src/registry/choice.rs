@@ -99,6 +99,16 @@ impl Pool {
         })
     }
 
+    /// The avoided candidate, if it is live and yet none of the wish's live candidates.
+    pub(crate) fn live_but_avoided(&self, wish: &Wish) -> Option<ProviderKey> {
+        let position = wish.avoidance.member?;
+        let is_live = self.avoided(wish)?.is_live(wish.shape.long);
+        if !is_live || self.avoided_is_permitted(wish) {
+            return None;
+        }
+        Some(self.groups.get(wish.group.0)?.member(position)?.provider)
+    }
+
     /// Whether the avoided candidate may be taken: only by the flag, and while no alternate is live, busy or not.
     fn avoided_is_permitted(&self, wish: &Wish) -> bool {
         let Some(group) = self.groups.get(wish.group.0) else { return false };

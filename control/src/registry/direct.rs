@@ -19,6 +19,7 @@ use crate::{
 /// One configured Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Candidate {
+    /// Those of its adapters that a route names.
     adapters: Vec<Arc<str>>,
     /// Its dispatch-ready generation.
     live: Option<Live>,
@@ -46,11 +47,13 @@ impl Direct {
     /// Takes over `config`. `live` tells the dispatch-ready generation of a Node. A Node that left it has no lease any more.
     pub(crate) fn rebuild(&mut self, config: &PoolConfig, live: impl Fn(&str) -> Option<Live>) {
         self.routes = config.routes.iter().map(|route| (Arc::clone(&route.model), route.clone())).collect();
+        let named: BTreeSet<_> = self.routes.values().map(|route| &route.adapter).collect();
         let mut old = core::mem::take(&mut self.nodes);
         self.ready.clear();
         for node in &config.nodes {
             let mut candidate = old.remove(&node.id).unwrap_or_default();
-            candidate.adapters = node.adapters.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
+            let adapters: BTreeSet<_> = node.adapters.iter().filter(|it| named.contains(it)).collect();
+            candidate.adapters = adapters.into_iter().cloned().collect();
             candidate.live = live(&node.id);
             enter(&mut self.ready, &node.id, &candidate);
             self.nodes.insert(Arc::clone(&node.id), candidate);

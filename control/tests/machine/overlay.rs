@@ -301,7 +301,7 @@ fn answer_in_vain(
     probes
 }
 
-// req: CAP-1, CAP-2
+// req: CAP-2
 #[test]
 fn an_answer_that_is_not_exactly_the_right_one_changes_nothing() {
     let right = || answer("available", "6", "p1", "one");

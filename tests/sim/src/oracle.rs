@@ -409,7 +409,7 @@ impl Oracle {
         let waiting: Vec<_> = self.requests.values().filter(|r| r.stage == Stage::Waiting).collect();
         assert_eq!(snapshot.queued, waiting.len(), "I13: queued");
         assert!(snapshot.queued <= self.config.queue_max, "I12");
-        for request in waiting {
+        for request in &waiting {
             assert!(self.can_run(&request.admit).is_empty(), "I11: could run: {request:?}");
         }
         assert_eq!((counters.granted, counters.returned), (self.granted, self.returned), "I4");
@@ -429,11 +429,18 @@ impl Oracle {
         running.sort();
         open.sort();
         assert_eq!(running, open, "I3: running requests and held leases");
+        let ids = |request: &&Request| self.live_candidates(&request.admit).into_iter().map(|(_, p)| &p.id);
+        let candidates: Vec<(bool, Vec<&Arc<str>>)> =
+            waiting.iter().map(|request| (request.admit.long, ids(request).collect())).collect();
         for node in &snapshot.nodes {
             let ready = self.claims.get(&node.id).is_some_and(Claim::takes_runs);
             assert_eq!(node.connected, ready, "REG-5: {node:?}");
             for provider in &node.providers {
                 let load = self.load(&node.id, &provider.id);
+                let mine = candidates.iter().filter(|(_, ids)| ids.contains(&&provider.id));
+                let counted =
+                    mine.fold((0, 0), |(all, long), (is_long, _)| (all + 1, long + u32::from(*is_long)));
+                assert_eq!((provider.queued, provider.long_queued), counted, "SNP-1: {provider:?}");
                 let key = (node.id.clone(), provider.id.clone());
                 assert_eq!(
                     provider.overlay.is_some(),
@@ -470,6 +477,15 @@ impl Oracle {
 
     /// The eligible candidates of a request, by scanning everything.
     fn can_run(&self, admit: &Admit) -> Vec<&Arc<str>> {
+        let free = |(node, p): &(&str, &ProviderPolicy)| {
+            let (all, long) = self.load(node, &p.id);
+            all < p.capacity && (!admit.long || long < p.long_capacity)
+        };
+        self.live_candidates(admit).into_iter().filter(free).map(|(_, p)| &p.id).collect()
+    }
+
+    /// The live candidates of a request, busy or not (POL-2, POL-8).
+    fn live_candidates(&self, admit: &Admit) -> Vec<(&str, &ProviderPolicy)> {
         let Some(group) = self.config.groups.iter().find(|group| group.id == admit.group) else {
             return Vec::new();
         };
@@ -489,11 +505,6 @@ impl Oracle {
         let alternate = live.iter().any(|(_, p)| !avoided(p));
         live.into_iter()
             .filter(|(_, p)| !avoided(p) || (admit.allow_avoided_provider_fallback && !alternate))
-            .filter(|(node, p)| {
-                let (all, long) = self.load(node, &p.id);
-                all < p.capacity && (!admit.long || long < p.long_capacity)
-            })
-            .map(|(_, p)| &p.id)
             .collect()
     }
 

@@ -5,14 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::{cmd, peers};
+use crate::{cmd, crowd, peers};
 
 /// Options of `bench`.
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {
-    /// Count instructions under valgrind and hold them against the baseline, instead of comparing CPU time with nginx.
+    /// Count instructions under valgrind and hold them against the baseline, instead of comparing CPU time with nginx; and
+    /// those of a decision with few and with many requests waiting against each other.
     #[arg(long)]
     instructions: bool,
+    /// Only the latter, which takes no build of the Edge.
+    #[arg(long, conflicts_with_all = ["instructions", "all", "short", "goals"])]
+    waiting: bool,
     /// Write the baseline of instructions anew.
     #[arg(long, requires = "instructions")]
     update: bool,
@@ -41,6 +45,9 @@ const BASELINE: &str = "perf/baseline/instructions.yaml";
 /// # Errors
 /// Something does not build or start, or a limit does not hold.
 pub fn run(options: &Options) -> anyhow::Result<()> {
+    if options.waiting {
+        return crowd::run();
+    }
     cmd::run("cargo", &["build", "--release", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
     let target = cmd::target_dir();
     let text = |path: PathBuf| path.into_os_string().into_string().ok();
@@ -57,6 +64,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     };
     args.extend(options.more.iter().map(String::as_str));
     let done = cmd::run(&text(target.join("release/iop-perf"))?, &args);
+    if options.instructions && !options.update {
+        done?;
+        return crowd::run();
+    }
     if options.goals {
         println!("all figures: {json}; with charts: {html}");
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod ci;
 mod cmd;
+mod crowd;
 mod dev;
 mod peers;
 mod python;
