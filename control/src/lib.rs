@@ -10,15 +10,32 @@
 //! | [`machine`] | the contract of [`Machine`] and one handler file for each family of inputs |
 //! | [`counters`] | monotonic counts for metrics |
 //! | [`record`] | a machine that remembers its inputs, dumps of them, and running them again |
+//! | `fault` | deliberate mistakes for the simulation to find; not without their feature |
 //! | [`limits`] | every bound and constant wait |
 //! | `registry`, `queue`, `lease`, `overlay`, `timer` | sub-machines: they change their own state and return values; only `machine` emits effects |
 #![no_std]
 
 extern crate alloc;
 
+/// Whether a deliberate mistake is made here; `false`, and no code, without the feature.
+#[cfg(feature = "planted-faults")]
+macro_rules! planted {
+    ($fault:ident) => {
+        $crate::fault::is($crate::fault::Fault::$fault)
+    };
+}
+#[cfg(not(feature = "planted-faults"))]
+macro_rules! planted {
+    ($fault:ident) => {
+        false
+    };
+}
+
 pub mod config;
 pub mod counters;
 pub mod effect;
+#[cfg(feature = "planted-faults")]
+pub mod fault;
 pub mod input;
 mod lease;
 pub mod limits;

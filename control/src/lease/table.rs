@@ -73,7 +73,9 @@ impl Leases {
 
     /// A lease that holds a slot and was granted on this connection: the only kind a terminal can speak of (HND-1).
     pub(crate) fn current(&self, id: LeaseId, connection: ConnectionId) -> Option<&Lease> {
-        self.records.get(&id).filter(|lease| lease.connection == connection && lease.state.is_open())
+        self.records.get(&id).filter(|lease| {
+            (lease.connection == connection || planted!(TerminalOnAnyConnection)) && lease.state.is_open()
+        })
     }
 
     /// The Node's terminal of a [`Self::current`] lease. The ticket comes back when the holder is present.
@@ -87,6 +89,11 @@ impl Leases {
         let lease = self.records.get_mut(&id)?;
         match core::mem::replace(&mut lease.state, State::Settled) {
             State::Settled => None,
+            State::Fenced(_) if planted!(FencedNotReadmitted) => None,
+            State::Fenced(ticket) if planted!(UnsentReturnedTwice) => {
+                let (request, hold) = (lease.request, lease.hold.clone());
+                Some((Some(Settled { lease: id, request, hold, bound: None }), Some(ticket)))
+            }
             State::Fenced(ticket) => Some((None, Some(ticket))),
             open @ (State::Active(_) | State::Cancelling { .. }) => {
                 lease.state = open;
@@ -99,7 +106,7 @@ impl Leases {
     pub(crate) fn holder_gone(&mut self, id: LeaseId, sent: bool, until: Moment) -> Gone {
         let Some(lease) = self.records.get_mut(&id) else { return Gone::Unknown };
         match lease.state {
-            State::Active(_) if sent => {
+            State::Active(_) if sent || planted!(UnsentWaitsForTerminal) => {
                 lease.state = State::Cancelling { until };
                 self.cancelling += 1;
                 Gone::Cancelling
@@ -110,6 +117,7 @@ impl Leases {
                 settled.map_or(Gone::Unknown, |(settled, _)| Gone::Returned(settled))
             }
             State::Cancelling { .. } => Gone::Unknown,
+            State::Settled if planted!(RecordOutlivesHolder) => Gone::Forgotten,
             State::Fenced(_) | State::Settled => {
                 self.records.remove(&id);
                 Gone::Forgotten
@@ -131,6 +139,12 @@ impl Leases {
         let ids = self.open.remove(&generation).unwrap_or_default();
         let mut fenced = Vec::with_capacity(ids.len());
         for id in ids {
+            let is_left =
+                self.records.get(&id).is_some_and(|it| matches!(it.state, State::Cancelling { .. }));
+            if planted!(FenceSkipsCancelling) && is_left {
+                self.open.entry(generation).or_default().insert(id);
+                continue;
+            }
             if let Some((settled, ticket)) = self.settle(id, State::Settled) {
                 if let (Some(ticket), Some(lease)) = (ticket, self.records.get_mut(&id)) {
                     lease.state = State::Fenced(ticket);

@@ -48,6 +48,9 @@ impl Machine {
     pub(super) fn handle_withdraw(&mut self, request: RequestId) {
         match self.queue.number_of(request) {
             Some(number) => {
+                if planted!(WithdrawnKeepsTimer) {
+                    self.queue.remove(number);
+                }
                 self.dequeue(number);
                 self.counters.withdrawn += 1;
             }
@@ -69,6 +72,8 @@ impl Machine {
 
     fn wait(&mut self, since: Moment, ticket: Ticket, wish: Wish) {
         let deadline = self.config.queue_timeout.map(|timeout| ticket.arrived.after(timeout));
+        let late = core::time::Duration::from_nanos(u64::from(planted!(QueueTimeoutLate)));
+        let deadline = deadline.map(|at| at.after(late));
         if let Some(at) = deadline {
             self.timers.set(at, Timer::QueueWait(ticket.number));
         }
@@ -87,8 +92,15 @@ impl Machine {
 
     /// Refuses the newest while more wait than may: after a re-admission or a lowered bound (POL-5).
     pub(super) fn refuse_overflow(&mut self) {
-        while self.queue.len() > self.config.queue_max
-            && let Some(waiting) = self.queue.newest().and_then(|number| self.dequeue(number))
+        while self.queue.len() > self.config.queue_max + usize::from(planted!(QueueOneTooLong))
+            && let Some(waiting) = self
+                .queue
+                .newest()
+                .map(|newest| {
+                    let oldest = self.queue.iter().next().map(|oldest| oldest.ticket.number);
+                    if planted!(OverflowRefusesOldest) { oldest.unwrap_or(newest) } else { newest }
+                })
+                .and_then(|number| self.dequeue(number))
         {
             self.refuse(waiting.ticket.admit.request, Refusal::QueueFull);
         }
@@ -112,17 +124,25 @@ impl Machine {
         for group in touched {
             offers.extend(self.offer(group, round));
         }
-        while let Some(((number, group), (choice, made_in))) = offers.pop_first() {
+        while let Some(((number, group), (choice, made_in))) = if planted!(PumpByGroup) {
+            let first = offers.keys().min_by_key(|(_, group)| *group).copied();
+            first.and_then(|key| offers.remove_entry(&key))
+        } else {
+            offers.pop_first()
+        } {
             if self.leases.is_full() {
                 self.pool.touch(group);
                 continue;
             }
-            if made_in < round {
+            if made_in < round && !planted!(StaleOffer) {
                 offers.extend(self.offer(group, round));
                 continue;
             }
             self.grant_waiting(now, number, choice);
             round += 1;
+            if planted!(PumpGrantsOnce) {
+                continue;
+            }
             offers.extend(self.offer(group, round));
         }
     }

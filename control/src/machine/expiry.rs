@@ -37,7 +37,7 @@ impl Machine {
                 Timer::Probe(provider) => self.probe(now, provider),
             }
         }
-        if fired {
+        if fired && !planted!(TimeNotPumped) {
             self.pump(now);
         }
     }

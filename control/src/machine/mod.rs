@@ -106,7 +106,10 @@ impl Machine {
     /// Takes one fact.
     pub fn handle(&mut self, now: Moment, input: Input) {
         let now = self.advance(now);
-        self.expire(now);
+        if !planted!(TimeAfterFact) {
+            self.expire(now);
+        }
+        let is_unsent = matches!(input, Input::NotSent { .. } | Input::HolderGone { sent: false, .. });
         match input {
             Input::Configure(config) => self.handle_configure(now, config),
             Input::Register { connection, certified, claimed, token_ok } => {
@@ -127,7 +130,9 @@ impl Machine {
             }
             Input::Inspect { token, detail } => self.handle_inspect(token, detail),
         }
-        self.pump(now);
+        if !(is_unsent && planted!(UnsentNotPumped)) {
+            self.pump(now);
+        }
         self.expire(now);
         self.refuse_overflow();
     }

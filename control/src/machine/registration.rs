@@ -33,7 +33,9 @@ impl Machine {
             && let Some((node, owner)) = self.ownership.release(now, old)
         {
             self.counters.superseded += 1;
-            self.disown(node, owner);
+            if !planted!(SupersededNotFenced) {
+                self.disown(node, owner);
+            }
             self.emit(Effect::CloseConnection { connection: old, reason: CloseReason::Superseded });
         }
         let until = now.after(READY_TIMEOUT);
@@ -47,7 +49,7 @@ impl Machine {
     pub(super) fn handle_ready(&mut self, now: Moment, connection: ConnectionId, claimed: &str) {
         match self.ownership.ready(now, connection, claimed) {
             Ok(Readied::First { node, pending }) => {
-                if let Some(until) = pending.pending_until() {
+                if let Some(until) = pending.pending_until().filter(|_| !planted!(ReadyTimerKept)) {
                     self.timers.cancel(until, Timer::Ready(connection));
                 }
                 let generation = pending.generation;
@@ -55,6 +57,13 @@ impl Machine {
                 self.set_live(&node, Some(Live { connection, generation }));
                 self.emit(Effect::Readiness { connection, outcome: Ok(()) });
                 self.emit(Effect::NodeConnected { node, generation });
+            }
+            Ok(Readied::Again) if planted!(ReadyAgainConnects) => {
+                let live = self.ownership.live(claimed);
+                self.emit(Effect::Readiness { connection, outcome: Ok(()) });
+                if let Some(Live { generation, .. }) = live {
+                    self.emit(Effect::NodeConnected { node: claimed.into(), generation });
+                }
             }
             Ok(Readied::Again) => self.emit(Effect::Readiness { connection, outcome: Ok(()) }),
             Err(refusal) => {
@@ -70,8 +79,15 @@ impl Machine {
         match self.ownership.drain(now, connection) {
             Some(node) => {
                 self.counters.draining += 1;
-                self.set_live(&node, None);
-                self.stop_probes(&node);
+                if !planted!(DrainingTakesRuns) {
+                    self.pool.set_live(&node, None);
+                }
+                if !planted!(DirectToDraining) {
+                    self.direct.set_live(&node, None);
+                }
+                if !planted!(DrainingProbed) {
+                    self.stop_probes(&node);
+                }
             }
             None => self.counters.stale_inputs += 1,
         }
@@ -89,6 +105,7 @@ impl Machine {
     pub(super) fn disown(&mut self, node: Arc<str>, owner: Owner) {
         match owner.pending_until() {
             Some(until) => self.timers.cancel(until, Timer::Ready(owner.connection)),
+            None if planted!(DrainingNotFenced) && !owner.is_ready() => {}
             None => self.fence(node, owner.generation),
         }
     }
@@ -97,14 +114,16 @@ impl Machine {
     /// who holds a lease of it is told. The pump at the end of the transition does the rest.
     fn fence(&mut self, node: Arc<str>, generation: u64) {
         self.set_live(&node, None);
-        self.end_overlays(&node);
+        if !planted!(OverlayInherited) {
+            self.end_overlays(&node);
+        }
         let fenced = self.leases.fence(generation);
         self.counters.generations_fenced += 1;
         self.emit(Effect::NodeFenced { node, generation, leases: fenced.len() });
         for settled in fenced {
             self.counters.leases_fenced += u64::from(matches!(settled.hold, Hold::Slot(_)));
             self.give_back(&settled, |returned| &mut returned.fenced);
-            if settled.bound.is_none() {
+            if settled.bound.is_none() && !planted!(FenceTellsNobody) {
                 self.emit(Effect::Fenced { lease: settled.lease, request: settled.request });
             }
         }

@@ -27,12 +27,22 @@ impl Machine {
         let forgotten = self.pool.rebuild(&config, |node| ownership.live(node));
         self.direct.rebuild(&config, |node| ownership.live(node));
         forgotten.into_iter().for_each(|provider| self.forget_overlay(provider));
+        if planted!(ReloadEndsOverlay) {
+            config.nodes.iter().for_each(|node| self.end_overlays(&node.id));
+        }
         self.review_probes(now);
         self.config = config;
         for waiting in self.queue.drain() {
             let number = waiting.ticket.number;
             if let Some(at) = waiting.deadline {
                 self.timers.cancel(at, Timer::QueueWait(number));
+            }
+            if planted!(ReloadKeepsWishes) && self.pool.resolve(&waiting.ticket.admit).is_ok() {
+                if let Some(at) = waiting.deadline {
+                    self.timers.set(at, Timer::QueueWait(number));
+                }
+                self.queue.insert(waiting);
+                continue;
             }
             self.enqueue(waiting.since, waiting.ticket);
         }

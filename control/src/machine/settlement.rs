@@ -28,7 +28,8 @@ impl Machine {
             return;
         };
         // A busy Node has done nothing, so it has said nothing else either: behind a frame the word is not believed.
-        let busy = error.as_ref().is_some_and(|error| error.kind == ErrorKind::Busy) && sequence == 0;
+        let busy = error.as_ref().is_some_and(|error| error.kind == ErrorKind::Busy)
+            && (sequence == 0 || planted!(BusyBehindFrame));
         let seen = error.as_ref().and_then(|error| Seen::of(error, current));
         let Some((settled, ticket)) = self.leases.terminal(lease) else { return };
         let present = ticket.is_some();
@@ -46,8 +47,9 @@ impl Machine {
             // A Node that drains says so to whatever was on the way to it: that tells nothing about gates, and it is granted
             // nothing more that it could say it to again.
             let draining = self.ownership.is_draining(connection);
-            let direct = matches!(settled.hold, Hold::Direct(_));
-            if direct || (ticket.busy && !draining) {
+            let draining = draining && !planted!(BusyOfDrainingCounts);
+            let direct = matches!(settled.hold, Hold::Direct(_)) && !planted!(DirectBusyWaits);
+            if direct || (ticket.busy && !draining && !planted!(BusyForEver)) {
                 self.refuse(settled.request, Refusal::Busy);
             } else {
                 self.readmit(now, lease, Ticket { busy: ticket.busy || !draining, ..ticket });
@@ -59,7 +61,8 @@ impl Machine {
     }
 
     pub(super) fn handle_holder_gone(&mut self, now: Moment, lease: LeaseId, sent: bool) {
-        let until = now.after(CANCEL_BOUND);
+        let short = if planted!(CancelBoundShort) { 1 } else { 0 };
+        let until = now.after(CANCEL_BOUND - core::time::Duration::from_nanos(short));
         match self.leases.holder_gone(lease, sent, until) {
             Gone::Returned(settled) => self.give_back(&settled, |returned| &mut returned.abandoned),
             Gone::Cancelling => {
@@ -86,7 +89,7 @@ impl Machine {
 
     /// Counts a slot that its lease returned, and why; or the end of a direct lease.
     pub(super) fn give_back(&mut self, settled: &Settled, cause: impl FnOnce(&mut Returned) -> &mut u64) {
-        if let Some(until) = settled.bound {
+        if let Some(until) = settled.bound.filter(|_| !planted!(CancelBoundKept)) {
             self.timers.cancel(until, Timer::CancelBound(settled.lease));
         }
         match &settled.hold {
@@ -99,13 +102,21 @@ impl Machine {
             }
             Hold::Direct(node) => {
                 self.counters.direct_returned += 1;
-                self.direct.give_back(node);
+                if !planted!(DirectLoadKept) || self.ownership.live(node).is_some() {
+                    self.direct.give_back(node);
+                }
             }
         }
     }
 
     /// Nothing ran: the request goes back to its old place, or one of a direct route to a Node again.
-    fn readmit(&mut self, now: Moment, lease: LeaseId, ticket: Ticket) {
+    fn readmit(&mut self, now: Moment, lease: LeaseId, mut ticket: Ticket) {
+        if planted!(RequeuedAtTail) {
+            ticket.number = self.queue.draw(ticket.admit.clone(), now).number;
+        }
+        if planted!(RequeuedWithNewTime) {
+            ticket.arrived = now;
+        }
         self.counters.requeued += 1;
         self.emit(Effect::Requeued { lease, request: ticket.admit.request });
         self.enqueue(now, ticket);

@@ -31,7 +31,8 @@ pub(crate) fn stall(error: &ExecutionError, adapter: &str, target: &str) -> Stal
     };
     let fields = &failure.metadata;
     let is_stall = error.kind == ErrorKind::Stalled && failure.failure_code == "response_stalled";
-    let is_ours = is(fields, "adapter", adapter) && is(fields, "target", target);
+    let is_ours =
+        is(fields, "adapter", adapter) && (is(fields, "target", target) || planted!(WrongTargetBelieved));
     match (pair(fields), sequence(fields)) {
         (Some(health), Some(sequence)) if is_stall && is_ours => {
             Stall::Bound(Observation { health, sequence })

@@ -44,7 +44,8 @@ impl Overlay {
     /// Plans the next probe: after 5 s at first, then twice as long each time, up to 60 s (CAP-3).
     pub(crate) fn arm(&mut self, now: Moment) -> Moment {
         let at = now.after(self.wait);
-        self.wait = self.wait.saturating_mul(2).min(PROBE_WAIT_MAX);
+        let times = if planted!(ProbeWaitStays) { 1 } else { 2 };
+        self.wait = self.wait.saturating_mul(times).min(PROBE_WAIT_MAX);
         self.next_probe = Some(at);
         at
     }

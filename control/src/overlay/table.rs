@@ -58,7 +58,8 @@ impl Overlays {
             return Observed::Irrelevant;
         }
         let record = self.records.entry(key).or_insert(Health { applied: 0, overlay: None });
-        if seen.sequence <= record.applied {
+        let old = if planted!(EqualNumberLowers) { record.applied.saturating_sub(1) } else { record.applied };
+        if seen.sequence <= old {
             return Observed::Stale;
         }
         record.applied = seen.sequence;
@@ -95,7 +96,7 @@ impl Overlays {
         let overlay = self.records.get_mut(&command.provider)?.overlay.as_mut()?;
         self.last_command += 1;
         let id = CommandId(self.last_command);
-        if let Some(replaced) = overlay.outstanding.replace(id) {
+        if let Some(replaced) = overlay.outstanding.replace(id).filter(|_| !planted!(ReplacedCommandCounts)) {
             self.commands.remove(&replaced);
         }
         overlay.probes = overlay.probes.saturating_add(1);
@@ -106,7 +107,9 @@ impl Overlays {
     /// Applies an observation `available` (CAP-2): the overlay is over. Gives the deadline that no longer matters. `None`,
     /// and no change, when the observation is not newer than what was applied, or there is no overlay.
     pub(crate) fn clear(&mut self, key: ProviderKey, sequence: u64) -> Option<Option<Moment>> {
-        let record = self.records.get_mut(&key).filter(|record| sequence > record.applied)?;
+        let record = self.records.get_mut(&key).filter(|record| {
+            sequence > record.applied || sequence == record.applied && planted!(EqualNumberClears)
+        })?;
         let overlay = record.overlay.take()?;
         record.applied = sequence;
         if let Some(command) = overlay.outstanding {
@@ -118,7 +121,7 @@ impl Overlays {
     /// Forgets a provider: its generation, or itself, is over. Gives the overlay it had.
     pub(crate) fn forget(&mut self, key: ProviderKey) -> Option<Overlay> {
         let overlay = self.records.remove(&key)?.overlay?;
-        if let Some(command) = overlay.outstanding {
+        if let Some(command) = overlay.outstanding.filter(|_| !planted!(CommandOutlivesGeneration)) {
             self.commands.remove(&command);
         }
         Some(overlay)

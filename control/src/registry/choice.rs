@@ -72,7 +72,9 @@ impl Pool {
         let best = group
             .covering(shape)
             .inspect(|_| *examined += 1)
-            .filter_map(|bucket| bucket.best(shape.long, avoidance.member))
+            .filter_map(|bucket| {
+                bucket.best(shape.long, avoidance.member.filter(|_| !planted!(AvoidIgnored)))
+            })
             .min();
         let member = match best {
             Some((_, member)) => member,
@@ -113,6 +115,9 @@ impl Pool {
     fn avoided_is_permitted(&self, wish: &Wish) -> bool {
         let Some(group) = self.groups.get(wish.group.0) else { return false };
         let itself = self.avoided(wish).is_some_and(|standing| standing.is_live(wish.shape.long));
+        if planted!(FallbackWhileBusy) {
+            return wish.avoidance.fallback;
+        }
         wish.avoidance.fallback && group.count(wish.shape, |bucket| bucket.live) == u32::from(itself)
     }
 

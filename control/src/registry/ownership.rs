@@ -141,7 +141,9 @@ impl Ownership {
         connection: ConnectionId,
         claimed: &str,
     ) -> Result<Readied, ReadinessRefusal> {
-        let Some(node) = self.owned.get(&connection) else {
+        let successor: Option<Arc<str>> =
+            if planted!(ReadyOfAnotherConnection) { Some(claimed.into()) } else { None };
+        let Some(node) = self.owned.get(&connection).or(successor.as_ref()) else {
             return Err(if self.retired.contains(connection) {
                 ReadinessRefusal::Stale
             } else {
@@ -178,8 +180,14 @@ impl Ownership {
 
     /// Ends a connection's ownership, if it has one, and remembers the connection as over.
     pub(crate) fn release(&mut self, now: Moment, connection: ConnectionId) -> Option<(Arc<str>, Owner)> {
-        self.retired.insert(connection);
-        let node = self.owned.remove(&connection)?;
+        if !planted!(RetiredForgotten) {
+            self.retired.insert(connection);
+        }
+        let node = if planted!(LateCloseEndsSuccessor) {
+            self.owned.get(&connection).cloned()?
+        } else {
+            self.owned.remove(&connection)?
+        };
         let post = self.nodes.get_mut(&node)?;
         let owner = post.owner.take()?;
         post.left = Some(now);
@@ -195,6 +203,9 @@ impl Ownership {
         }
         let removed: Vec<_> = old.into_iter().filter_map(|(node, post)| Some((node, post.owner?))).collect();
         for (_, owner) in &removed {
+            if planted!(RemovedKeepsClaim) {
+                continue;
+            }
             self.owned.remove(&owner.connection);
             self.retired.insert(owner.connection);
         }

@@ -77,7 +77,7 @@ impl Pool {
         self.update(choice.provider, |provider| {
             provider.in_flight += 1;
             provider.long_in_flight += u32::from(long);
-            provider.last_grant = last_grant;
+            provider.last_grant = if planted!(RotationLost) { 0 } else { last_grant };
         });
         Some(dispatch)
     }
@@ -86,14 +86,16 @@ impl Pool {
     pub(crate) fn give_back(&mut self, slot: Slot) -> bool {
         self.update(slot.provider, |provider| {
             provider.in_flight -= 1;
-            provider.long_in_flight -= u32::from(slot.long);
+            provider.long_in_flight -= u32::from(slot.long && !planted!(LongSlotKept));
         });
         self.forget_if_over(slot.provider)
     }
 
     /// Forgets a provider that left the configuration and holds no lease.
     pub(super) fn forget_if_over(&mut self, key: ProviderKey) -> bool {
-        let over = |provider: &&Provider| !provider.configured && provider.in_flight == 0;
+        let over = |provider: &&Provider| {
+            !provider.configured && (provider.in_flight == 0 || planted!(RemovedForgetsLoad))
+        };
         let Some(provider) = self.providers.get(&key).filter(over) else { return false };
         self.names.remove(&(Arc::clone(&provider.node), Arc::clone(&provider.policy.id)));
         self.providers.remove(&key);

@@ -47,7 +47,8 @@ impl Standing {
     /// Whether a request that was refused under `before` may be served now: by a new slot, or because this provider
     /// is no live alternate any more (POL-8).
     pub(crate) fn may_unblock(&self, before: &Self) -> bool {
-        (self.open && !before.open) || (self.open_long && !before.open_long) || (before.live && !self.live)
+        let lost = before.live && !self.live && !planted!(LostAlternateNotPumped);
+        (self.open && !before.open) || (self.open_long && !before.open_long) || lost
     }
 
     /// Whether it is enabled and of the kind asked for.
@@ -99,12 +100,16 @@ impl Provider {
         let live = policy.enabled && self.live.is_some() && !self.overlaid;
         let open = live && self.in_flight < policy.capacity;
         Standing {
-            rank: Rank { in_flight: self.in_flight, priority: policy.priority, last_grant: self.last_grant },
+            rank: Rank {
+                in_flight: if planted!(RankWithoutLoad) { 0 } else { self.in_flight },
+                priority: if planted!(RankWithoutPriority) { 0 } else { policy.priority },
+                last_grant: self.last_grant,
+            },
             enabled: policy.enabled,
             live,
             takes_long: policy.long_capacity > 0,
             open,
-            open_long: open && self.long_in_flight < policy.long_capacity,
+            open_long: open && (self.long_in_flight < policy.long_capacity || planted!(LongUnbounded)),
         }
     }
 }

@@ -67,7 +67,11 @@ impl Pool {
             last_grant: 0,
             seats: Vec::new(),
         });
+        let before = provider.policy.capacity;
         provider.policy = policy.clone();
+        if planted!(LoweredCapacityIgnored) && provider.in_flight > policy.capacity {
+            provider.policy.capacity = before;
+        }
         provider.configured = true;
         provider.live = live;
         key

@@ -37,6 +37,20 @@ pub fn run() -> anyhow::Result<()> {
             "warnings",
         ],
     )?;
+    // So are the faults that the simulation must find.
+    cmd::run(
+        "cargo",
+        &[
+            "clippy",
+            "-p=iop-control",
+            "-p=iop-sim",
+            "--all-targets",
+            "--features=iop-sim/planted-faults",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
     cmd::run_with(
         "cargo",
         &["doc", "--workspace", "--no-deps", "--document-private-items"],

@@ -21,11 +21,15 @@ pub struct Options {
     replay: Option<String>,
 }
 
-/// What CI checks: ten million events of a seed that nobody knows before.
+/// What CI checks: that the simulation finds every planted fault, then ten million events of a seed that nobody knows
+/// before.
 ///
 /// # Errors
-/// A check does not hold.
+/// A fault is not found, or a check does not hold.
 pub fn ci() -> anyhow::Result<()> {
+    let faults =
+        ["test", "--package=iop-sim", "--features=planted-faults", "--test=faults", "--", "--nocapture"];
+    cmd::run("cargo", &faults)?;
     run(&Options { events: "10000000".to_owned(), ..Options::default() })
 }
 

@@ -142,6 +142,7 @@ pub(super) struct Tally {
     pub(super) direct_returned: u64,
     pub(super) withdrawn: u64,
     pub(super) handoffs: u64,
+    pub(super) evidence_stale: u64,
     pub(super) lowered: u64,
     pub(super) cleared: u64,
     pub(super) stale: u64,

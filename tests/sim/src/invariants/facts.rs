@@ -262,6 +262,7 @@ impl Oracle {
         let key = (Arc::clone(&held.node), Arc::clone(&held.provider));
         let health = self.policy.health.entry(key).or_insert(Health { applied: 0, overlay: None });
         if number <= health.applied {
+            self.tally.evidence_stale += 1;
             return;
         }
         health.applied = number;

@@ -289,10 +289,11 @@ impl Oracle {
             ours.stale,
             counters.stale_inputs
         );
-        let health = (counters.handoffs, counters.overlays_lowered, counters.overlays_cleared);
+        let c = counters;
+        let health = (c.handoffs, c.evidence_stale, c.overlays_lowered, c.overlays_cleared);
         hold!(
             "I16 snapshot",
-            health == (ours.handoffs, ours.lowered, ours.cleared),
+            health == (ours.handoffs, ours.evidence_stale, ours.lowered, ours.cleared),
             "{ours:?}, counted {health:?}"
         );
         Ok(())

@@ -62,7 +62,7 @@ impl Simulation {
         let admit = Admit {
             request,
             group,
-            needs: Capabilities(if self.rng.chance(0.2) { self.rng.range(0, 3) as u32 } else { 0 }),
+            needs: Capabilities(if self.rng.chance(0.1) { self.rng.range(0, 3) as u32 } else { 0 }),
             long: self.rng.chance(self.swarm.long),
             avoid_provider,
             allow_avoided_provider_fallback: self.rng.chance(0.5),

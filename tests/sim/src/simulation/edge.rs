@@ -198,7 +198,7 @@ impl Simulation {
             Mail::Probe(probe) => {
                 let link = Self::link_of(probe.connection);
                 if self.links[link].is_up() {
-                    self.probes.push(probe.command);
+                    self.probes.push(probe.clone());
                     let Probe { command, adapter, target, .. } = probe;
                     self.send_down(link, Down::Probe { command, adapter, target });
                 }

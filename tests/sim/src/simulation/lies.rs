@@ -10,8 +10,18 @@ use super::{Simulation, links::Up};
 /// A frame that a liar may twist.
 #[derive(Clone, Debug)]
 pub(super) enum Lie {
-    Terminal { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
-    Answer { command: CommandId, adapter: Arc<str>, target: Arc<str> },
+    /// The last: adapter and served model of the run.
+    Terminal {
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+        of: Option<(Arc<str>, Arc<str>)>,
+    },
+    Answer {
+        command: CommandId,
+        adapter: Arc<str>,
+        target: Arc<str>,
+    },
 }
 
 /// Evidence of a stall, as it should be (STL-5).
@@ -35,14 +45,14 @@ impl Simulation {
     pub(super) fn lie(&mut self, index: usize, lie: Lie) {
         let Some(link) = self.nodes[index].link else { return };
         match lie {
-            Lie::Terminal { lease, error, sequence } => {
+            Lie::Terminal { lease, error, sequence, of } => {
                 let twisted = match self.rng.below(6) {
                     0 => error,
                     1 => {
                         Some(ExecutionError { kind: ErrorKind::Busy, message: String::new(), failure: None })
                     }
                     2 => None,
-                    _ => Some(self.twisted_stall(index)),
+                    _ => Some(self.twisted_stall(index, of)),
                 };
                 let sequence = if self.rng.chance(0.3) { self.rng.below(3) } else { sequence };
                 self.send_up(link, Up::Terminal { lease, error: twisted.clone(), sequence });
@@ -65,7 +75,7 @@ impl Simulation {
     pub(super) fn babble(&mut self, index: usize) {
         let name = Arc::clone(&self.nodes[index].name);
         let Some(link) = self.nodes[index].link else { return };
-        match self.rng.below(10) {
+        match self.rng.below(12) {
             0 => self.send_up(link, Up::Register { claimed: name, token_ok: true }),
             1 => self.send_up(link, Up::Register { claimed: "n0".into(), token_ok: true }),
             2 => self.send_up(link, Up::Ready { claimed: name }),
@@ -87,17 +97,16 @@ impl Simulation {
             }
             7 | 8 => {
                 if let Some(lease) = self.some_lease() {
-                    let error = self.rng.chance(0.7).then(|| self.twisted_stall(index));
+                    let error = self.rng.chance(0.7).then(|| self.twisted_stall(index, None));
                     self.send_up(link, Up::Forged { lease, error, sequence: 0 });
                 }
             }
             _ => {
                 let recent = self.probes.len().min(4) as u64;
                 if recent > 0 {
-                    let command = self.probes[self.probes.len() - 1 - self.rng.below(recent) as usize];
-                    let (adapter, target) = (self.some_adapter(), self.some_target());
-                    let result = self.twisted_answer(index, &adapter, &target);
-                    self.send_up(link, Up::Answer { command, result });
+                    let probe = self.probes[self.probes.len() - 1 - self.rng.below(recent) as usize].clone();
+                    let result = self.twisted_answer(index, &probe.adapter, &probe.target);
+                    self.send_up(link, Up::Answer { command: probe.command, result });
                 }
             }
         }
@@ -124,7 +133,7 @@ impl Simulation {
     }
 
     fn some_number(&mut self, index: usize) -> String {
-        match self.rng.below(12) {
+        match self.rng.below(16) {
             0 => "0".to_owned(),
             1 => "-1".to_owned(),
             2 => "x".to_owned(),
@@ -133,11 +142,14 @@ impl Simulation {
             5 => u64::MAX.to_string(),
             6 => "18446744073709551616".to_owned(),
             7 => "1".to_owned(),
+            // What it said last, once more.
+            8..=10 => self.nodes[index].reported.clone(),
+            11 => (self.nodes[index].last_observation() + 100).to_string(),
             _ => self.observe(index).to_string(),
         }
     }
 
-    fn twisted_stall(&mut self, index: usize) -> ExecutionError {
+    fn twisted_stall(&mut self, index: usize, of: Option<(Arc<str>, Arc<str>)>) -> ExecutionError {
         let pair = *self.rng.pick(&[
             ("unavailable", "provider_unhealthy"),
             ("unavailable", "provider_unhealthy"),
@@ -146,7 +158,14 @@ impl Simulation {
             ("unavailable", "request_stalled"),
             ("", ""),
         ]);
-        let (adapter, target, number) = (self.some_adapter(), self.some_target(), self.some_number(index));
+        let number = self.some_number(index);
+        let (adapter, target) = match of {
+            Some(of) if self.rng.chance(0.7) => of,
+            _ => (self.some_adapter(), self.some_target()),
+        };
+        if pair.0 == "unavailable" {
+            self.nodes[index].reported.clone_from(&number);
+        }
         let mut error = stall(pair, &adapter, &target, &number);
         if self.rng.chance(0.1) {
             error.kind = ErrorKind::Deadline;

@@ -117,7 +117,8 @@ pub struct Simulation {
     requests: u64,
     links: Vec<Link>,
     nodes: Vec<Node>,
-    probes: Vec<control::input::CommandId>,
+    /// Commands sent so far, the latest last: liars answer those of others.
+    probes: Vec<control::effect::Probe>,
     healed: Option<u64>,
     /// What a clock that starts with the run would read: the Node's machines take such.
     epoch: Instant,

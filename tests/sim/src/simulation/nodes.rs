@@ -78,6 +78,8 @@ pub(super) struct Node {
     runs: BTreeMap<LeaseId, Run>,
     /// STL-7: of this connection.
     observations: u64,
+    /// The number of what it last found unavailable.
+    pub(super) reported: String,
     beat: Heartbeat,
     /// By adapter: whether its provider answers nothing.
     sick: [bool; 2],
@@ -92,6 +94,10 @@ impl Node {
 
     pub(super) fn sicken(&mut self, adapter: usize) {
         self.sick[adapter] = true;
+    }
+
+    pub(super) fn last_observation(&self) -> u64 {
+        self.observations
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -142,6 +148,7 @@ impl Simulation {
                 gates: ADAPTERS.iter().map(|_| Gate::new(0)).collect(),
                 runs: BTreeMap::new(),
                 observations: 0,
+                reported: String::new(),
                 beat: Heartbeat::new(HeartbeatTimes::default(), now),
                 sick: [false; 2],
                 answers: BTreeMap::new(),
@@ -397,11 +404,11 @@ impl Simulation {
         let node = &mut self.nodes[index];
         let refuse = |kind| ExecutionError { kind, message: String::new(), failure: None };
         let Some(which) = Node::adapter(&adapter) else {
-            return self.end_run(index, lease, Some(refuse(ErrorKind::InvalidRequest)), 0);
+            return self.end_run(index, lease, Some(refuse(ErrorKind::InvalidRequest)), 0, None);
         };
         let permit = if node.draining { None } else { node.gates[which].try_enter() };
         let Some(permit) = permit else {
-            return self.end_run(index, lease, Some(refuse(ErrorKind::Busy)), 0);
+            return self.end_run(index, lease, Some(refuse(ErrorKind::Busy)), 0, None);
         };
         let sick = node.sick[which];
         let (fate, takes) = if sick {
@@ -452,16 +459,23 @@ impl Simulation {
             Fate::Stall => (Some(self.stalled(index, &run.adapter, &run.target)), self.rng.chance(0.5)),
         };
         let sequence = if behind { self.rng.range(1, 9) } else { 0 };
-        self.end_run(index, lease, error, sequence);
+        self.end_run(index, lease, error, sequence, Some((run.adapter, run.target)));
         if self.nodes[index].draining && self.nodes[index].is_idle() {
             self.exit(index);
         }
     }
 
-    fn end_run(&mut self, index: usize, lease: LeaseId, error: Option<ExecutionError>, sequence: u64) {
+    fn end_run(
+        &mut self,
+        index: usize,
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+        of: Option<(Arc<str>, Arc<str>)>,
+    ) {
         let Some(link) = self.nodes[index].link else { return };
         if self.nodes[index].kind == Kind::Byzantine && self.rng.chance(0.3) {
-            return self.lie(index, Lie::Terminal { lease, error, sequence });
+            return self.lie(index, Lie::Terminal { lease, error, sequence, of });
         }
         self.send_up(link, Up::Terminal { lease, error, sequence });
     }
@@ -480,8 +494,11 @@ impl Simulation {
             (true, _) => ("unavailable", "provider_unhealthy"),
             (false, _) => ("available", "request_stalled"),
         };
-        let number = self.observe(index);
-        super::lies::stall(pair, adapter, target, &number.to_string())
+        let number = self.observe(index).to_string();
+        if sick {
+            self.nodes[index].reported.clone_from(&number);
+        }
+        super::lies::stall(pair, adapter, target, &number)
     }
 
     /// CAP-1.

@@ -73,7 +73,7 @@ fn some_group(rng: &mut Rng, config: &PoolConfig, index: usize) -> Group {
     let all = config.nodes.iter().flat_map(|node| &node.providers);
     let mut members = Vec::new();
     for provider in all {
-        if rng.chance(share) && members.len() < 12 {
+        if rng.chance(share) && members.len() < 12 || members.is_empty() && rng.chance(0.9) {
             let target = if shared { format!("m{index}") } else { format!("m{index}@{}", provider.id) };
             members.push(Member { provider: Arc::clone(&provider.id), target: target.into() });
         }
