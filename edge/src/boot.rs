@@ -243,8 +243,8 @@ struct Sockets {
 fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
     // Links set their own as they begin.
     let patience = Patience::with_readers();
-    let bind = |address: SocketAddr, key: &str| {
-        Listener::bind(address, patience).with_context(|| format!("{key}: cannot listen on {address}"))
+    let bind = |typed: SocketAddr, address: SocketAddr| {
+        Listener::bind(address, patience).map_err(|error| cannot_listen(settings, typed, error))
     };
     let mut all: Vec<Sockets> = (0..count).map(|_| Sockets::default()).collect();
     // Without a surface there is nothing for clients to connect to.
@@ -252,17 +252,17 @@ fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
     for (key, addresses) in [("listen.http", http), ("listen.node", &settings.listen.node)] {
         for address in addresses {
             let mut bound = *address;
-            refuse_taken(bound, key)?;
+            refuse_taken(settings, bound, key)?;
             for sockets in &mut all {
-                let socket = bind(bound, key)?;
+                let socket = bind(*address, bound)?;
                 bound = socket.local_addr()?;
                 if key == "listen.http" { sockets.http.push(socket) } else { sockets.node.push(socket) }
             }
             tracing::info!(%key, address = %bound, "listening");
         }
     }
-    refuse_taken(settings.listen.ops, "listen.ops")?;
-    let ops = bind(settings.listen.ops, "listen.ops")?;
+    refuse_taken(settings, settings.listen.ops, "listen.ops")?;
+    let ops = bind(settings.listen.ops, settings.listen.ops)?;
     tracing::info!(key = %"listen.ops", address = %ops.local_addr()?, "listening");
     if let Some(first) = all.first_mut() {
         first.ops = Some(ops);
@@ -270,10 +270,27 @@ fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
     Ok(all)
 }
 
+/// Why an address of the configuration cannot be listened on: where it stands, and what to do about it.
+fn cannot_listen(settings: &Settings, address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let port = address.port();
+    let advice = match error.kind() {
+        AddrInUse => format!(
+            "the port is in use: stop the program that has it (`ss -ltnp 'sport = :{port}'` shows it), or write another port here"
+        ),
+        AddrNotAvailable => "no interface of this machine has this address".to_owned(),
+        PermissionDenied if port < 1024 => {
+            "a port below 1024 needs CAP_NET_BIND_SERVICE; write another one here".to_owned()
+        }
+        _ => "it cannot be listened on".to_owned(),
+    };
+    anyhow::Error::new(error).context(format!("{}: {address}: {advice}", settings.listener(address)))
+}
+
 /// `SO_REUSEPORT` would let a second Edge of the same user share our port without a word: a bind without it tells.
 ///
 /// An Edge that was killed a moment ago may hold its port a little longer: the kernel takes its ring down after it.
-fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
+fn refuse_taken(settings: &Settings, address: SocketAddr, key: &str) -> anyhow::Result<()> {
     if address.port() == 0 {
         return Ok(());
     }
@@ -287,7 +304,7 @@ fn refuse_taken(address: SocketAddr, key: &str) -> anyhow::Result<()> {
                 }
                 std::thread::park_timeout(Duration::from_millis(50));
             }
-            probed => return probed.with_context(|| format!("{key}: cannot listen on {address}")),
+            probed => return probed.map_err(|error| cannot_listen(settings, address, error)),
         }
     }
 }

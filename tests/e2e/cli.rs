@@ -166,6 +166,7 @@ fn reconnect_policies_that_make_no_sense_are_refused() -> anyhow::Result<()> {
     Ok(())
 }
 
+// req: CFG-11
 #[test]
 fn a_port_in_use_is_a_start_error() -> anyhow::Result<()> {
     if is_matrix_only() {
@@ -177,7 +178,10 @@ fn a_port_in_use_is_a_start_error() -> anyhow::Result<()> {
     let file = bench.site.configure(&taken)?;
     let (code, said) = run(&bench.site, "iop-edge", &["serve", "--config", path(&file)?])?;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("listen.http"), "{said}");
+    let text = std::fs::read_to_string(&file)?;
+    let line = text.lines().position(|line| line.trim_start().starts_with("listen:")).unwrap_or_default() + 1;
+    assert!(said.contains(&format!("edge.yaml:{line}:")) && said.contains(": listen.http[0]: "), "{said}");
+    assert!(said.contains("the port is in use") && said.contains("write another port here"), "{said}");
     Ok(())
 }
 

@@ -110,6 +110,7 @@ const RESPONSES_PATH: (Operation, &str) = (Operation::Responses, "/v1/responses"
 const INPUT_TOKENS_PATH: (Operation, &str) = (Operation::CountTokens, "/v1/responses/input_tokens");
 
 const BASIC: Capabilities = union(union(MODELS, CHAT), union(STREAMING, TOOL_CALLING));
+const CHAT_ALONE: Capabilities = union(CHAT, union(STREAMING, TOOL_CALLING));
 const WITH_RESPONSES: Capabilities = union(BASIC, RESPONSES);
 
 /// The catalog.
@@ -182,6 +183,71 @@ pub const CATALOG: &[Builtin] = &[
         operations: &[MODELS_PATH, CHAT_PATH],
         capabilities: BASIC,
     },
+    // Of the servers below no more is said than what their own documentation says.
+    // api-docs.deepseek.com: "Your First API Call"
+    Builtin {
+        id: "deepseek",
+        driver: Driver::OpenAiChat,
+        base_url: "https://api.deepseek.com",
+        operations: &[(Operation::ChatCompletions, "/chat/completions")],
+        capabilities: CHAT_ALONE,
+    },
+    // The same page: `base_url (Anthropic)`.
+    Builtin {
+        id: "deepseek_anthropic",
+        driver: Driver::AnthropicMessages,
+        base_url: "https://api.deepseek.com/anthropic",
+        operations: &[(Operation::Messages, "/v1/messages")],
+        capabilities: union(MESSAGES, union(STREAMING, TOOL_CALLING)),
+    },
+    // console.groq.com/docs/openai
+    Builtin {
+        id: "groq",
+        driver: Driver::OpenAiChat,
+        base_url: "https://api.groq.com/openai/v1",
+        operations: &[CHAT_PATH, RESPONSES_PATH],
+        capabilities: union(CHAT_ALONE, RESPONSES),
+    },
+    // docs.together.ai/docs/inference/openai-compatibility
+    Builtin {
+        id: "together",
+        driver: Driver::OpenAiChat,
+        base_url: "https://api.together.ai/v1",
+        operations: &[CHAT_PATH],
+        capabilities: CHAT_ALONE,
+    },
+    // docs.x.ai/developers/rest-api-reference/inference
+    Builtin {
+        id: "xai",
+        driver: Driver::OpenAiChat,
+        base_url: "https://api.x.ai/v1",
+        operations: &[CHAT_PATH, RESPONSES_PATH],
+        capabilities: union(CHAT_ALONE, RESPONSES),
+    },
+    // huggingface.co/docs/text-generation-inference/reference/api_reference; its container is often published on 8080
+    Builtin {
+        id: "tgi",
+        driver: Driver::OpenAiChat,
+        base_url: "http://127.0.0.1:3000/v1",
+        operations: &[CHAT_PATH],
+        capabilities: CHAT_ALONE,
+    },
+    // localai.io/docs/basics/try, localai.io/docs/features
+    Builtin {
+        id: "localai",
+        driver: Driver::OpenAiChat,
+        base_url: "http://127.0.0.1:8080/v1",
+        operations: &[CHAT_PATH],
+        capabilities: CHAT_ALONE,
+    },
+    // docs.litellm.ai/docs/simple_proxy
+    Builtin {
+        id: "litellm",
+        driver: Driver::OpenAiChat,
+        base_url: "http://127.0.0.1:4000",
+        operations: &[(Operation::ChatCompletions, "/chat/completions")],
+        capabilities: CHAT_ALONE,
+    },
 ];
 
 /// The built-in profile of a name.
@@ -220,7 +286,7 @@ mod tests {
             assert_eq!(supported(builtin.capabilities, offered), builtin.capabilities, "{}", builtin.id);
             assert!(!capability::names(builtin.capabilities).is_empty(), "{}", builtin.id);
             for (_, path) in builtin.operations {
-                assert!(path.starts_with("/v1/"), "{}", builtin.id);
+                assert!(path.starts_with('/'), "{}", builtin.id);
             }
             let plain = builtin.base_url.replacen("https", "http", 1);
             assert!(
@@ -248,6 +314,29 @@ mod tests {
             let named = |wanted| OPERATIONS.into_iter().find(|(_, it)| *it == wanted).unwrap().0;
             let permitted: Vec<_> = driver.operations().iter().map(|it| named(*it)).collect();
             assert_eq!(permitted, operations, "{driver:?}");
+        }
+    }
+
+    // req: PRF-4, PRF-6
+    #[test]
+    fn operations_of_hosted_servers_are_called_where_their_documentation_says() {
+        for (id, operation, url) in [
+            ("openai", Operation::Responses, "https://api.openai.com/v1/responses"),
+            ("anthropic", Operation::Messages, "https://api.anthropic.com/v1/messages"),
+            ("openrouter", Operation::ChatCompletions, "https://openrouter.ai/api/v1/chat/completions"),
+            ("deepseek", Operation::ChatCompletions, "https://api.deepseek.com/chat/completions"),
+            ("deepseek_anthropic", Operation::Messages, "https://api.deepseek.com/anthropic/v1/messages"),
+            ("groq", Operation::Responses, "https://api.groq.com/openai/v1/responses"),
+            ("together", Operation::ChatCompletions, "https://api.together.ai/v1/chat/completions"),
+            ("xai", Operation::ChatCompletions, "https://api.x.ai/v1/chat/completions"),
+            ("litellm", Operation::ChatCompletions, "http://127.0.0.1:4000/chat/completions"),
+        ] {
+            let builtin = builtin(id).unwrap();
+            let (_, path) = builtin.operations.iter().find(|(known, _)| *known == operation).unwrap();
+            // Joining is the same for both schemes; https itself is not available yet.
+            let base = url::normalize(&builtin.base_url.replacen("https", "http", 1)).unwrap();
+            let joined = url::join(&base, path).unwrap();
+            assert_eq!(joined, url.replacen("https", "http", 1), "{id}");
         }
     }
 

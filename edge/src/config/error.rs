@@ -100,6 +100,11 @@ impl Report {
         }
     }
 
+    /// Whether the value at exactly this path could not be read.
+    pub(super) fn is_poisoned(&self, path: &str) -> bool {
+        self.poisoned.iter().any(|poisoned| poisoned == path)
+    }
+
     /// Whether nothing was noted.
     pub(super) fn is_empty(&self) -> bool {
         self.errors.is_empty()

@@ -37,7 +37,18 @@ pub(super) fn tree(text: &str) -> Result<Item, LoadError> {
 fn explain(text: &str, error: &Error) -> LoadError {
     let error = error.without_snippet();
     let at = error.location().map(Place::from).unwrap_or_default();
-    LoadError { at, path: String::new(), message: message(error, text, at) }
+    LoadError { at: tab(text, at).unwrap_or(at), path: String::new(), message: message(error, text, at) }
+}
+
+/// The tab that indents the line of `at` or the one behind it: the reader often stops at the end of the line before.
+fn tab(text: &str, at: Place) -> Option<Place> {
+    let first = usize::try_from(at.line).ok()?.checked_sub(1)?;
+    let mut lines = text.lines().skip(first).take(2).zip(at.line..);
+    lines.find_map(|(line, number)| {
+        let blanks = line.len() - line.trim_start_matches(' ').len();
+        let column = u32::try_from(blanks + 1).unwrap_or(u32::MAX);
+        line.get(blanks..)?.starts_with('\t').then_some(Place { line: number, column })
+    })
 }
 
 fn message(error: &Error, text: &str, at: Place) -> String {
@@ -64,13 +75,13 @@ fn words(error: &Error, at: Place) -> String {
 
 /// The reader's words, and a hint at the usual slip. Nothing of the text itself is told: it could be a secret.
 fn syntax(words: &str, text: &str, at: Place) -> String {
+    if tab(text, at).is_some() {
+        return format!("{words}; a tab cannot indent YAML: use spaces");
+    }
     let number = usize::try_from(at.line).unwrap_or(0);
     let here = text.lines().nth(number.saturating_sub(1)).unwrap_or_default();
-    let next = text.lines().nth(number).unwrap_or_default();
-    // The reader often stops at the end of the line before the tab.
-    let is_tabbed = |line: &str| line.trim_start_matches(' ').starts_with('\t');
-    if is_tabbed(here) || is_tabbed(next) {
-        return format!("{words}; a tab cannot indent YAML: use spaces");
+    if here.trim_start().starts_with("//") {
+        return format!("{words}; a comment begins with #");
     }
     let hint = if words.contains("mapping values are not allowed") {
         "a text that holds `: ` is written in quotes, and the keys of one mapping are indented alike"
@@ -86,8 +97,11 @@ fn syntax(words: &str, text: &str, at: Place) -> String {
         "a ' within '…' is written twice, a \" within \"…\" as \\\""
     } else if words.contains("unclosed quote") {
         "the text that begins here has no closing quote"
-    } else if words.contains("unclosed bracket") || words.contains("did not find expected ',' or") {
-        "a [ or { has no closing ] or }, or a comma is missing between two items"
+    } else if ["unclosed bracket", "did not find expected ',' or", "illegal placement of ':'"]
+        .iter()
+        .any(|part| words.contains(part))
+    {
+        "a [ or { here or before has no closing ] or }, or a comma is missing between two items"
     } else if words.contains("misplaced bracket") {
         "this ] or } closes nothing"
     } else if words.contains("escape") {

@@ -12,7 +12,7 @@ use std::{
 use control::config::{Capabilities, PoolConfig};
 use proto::{identity::Name, message::NodeConfigPayload};
 
-use super::{error::LoadError, gate::Gate, generation::GenerationFields, secret::SecretDigest};
+use super::{error::LoadError, gate::Gate, generation::GenerationFields, place::Place, secret::SecretDigest};
 use crate::token::PrincipalToken;
 
 /// One configuration generation.
@@ -22,6 +22,8 @@ pub struct Settings {
     pub generation: u64,
     /// The file it was loaded from.
     pub source: PathBuf,
+    /// Where the addresses of `listen` were typed, with their key paths; defaults stand where their section does.
+    pub listeners: Vec<(SocketAddr, Place, String)>,
     /// Things that are right but surely not meant, for the log at start.
     pub warnings: Vec<LoadError>,
     /// `edge`
@@ -65,6 +67,16 @@ pub(super) struct Index {
 }
 
 impl Settings {
+    /// The place of an address of `listen` as messages have it: `edge.yaml:3:10: listen.http[0]`.
+    #[must_use]
+    pub fn listener(&self, address: SocketAddr) -> String {
+        let file = self.source.display();
+        match self.listeners.iter().find(|(known, ..)| *known == address) {
+            Some((_, at, path)) => format!("{file}:{}:{}: {path}", at.line, at.column),
+            None => format!("{file}: listen"),
+        }
+    }
+
     /// The model that clients ask for by `id`.
     #[must_use]
     pub fn model(&self, id: &str) -> Option<&Model> {

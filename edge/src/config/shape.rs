@@ -199,7 +199,7 @@ fn kind_of(value: &Value) -> &'static str {
             Kind::Text => "a text",
             Kind::Bool(_) => "a boolean",
             Kind::Integer(_) => "an integer",
-            Kind::Number => "a number that is no integer in decimal digits",
+            Kind::Number => "a number with a fraction, an exponent or leading zeros",
             Kind::Large => "a number that does not fit in 64 bits",
         },
     }

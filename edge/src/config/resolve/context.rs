@@ -63,7 +63,12 @@ impl Context<'_> {
         bytes_max: usize,
     ) -> Option<String> {
         let Some(typed) = key else {
-            self.error(parent, path, "expected a value, but the key is missing");
+            let name = path.rsplit('.').next().unwrap_or(path);
+            self.error(
+                parent,
+                path,
+                format!("expected a value, but the key is missing: add `{name}: …` here"),
+            );
             return None;
         };
         let text = self.text(key, path)?;

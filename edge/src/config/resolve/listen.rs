@@ -79,7 +79,8 @@ pub(super) fn name(context: &mut Context<'_>, key: &Typed<String>, path: &str) -
     }
 }
 
-pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place) -> Listen {
+/// Where to listen, and where each address was typed.
+pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place) -> (Listen, Vec<Found>) {
     let http = addresses(context, &typed.http, (at, "listen.http"), &["0.0.0.0:8080", "[::]:8080"]);
     let node = addresses(context, &typed.node, (at, "listen.node"), &["0.0.0.0:9443"]);
     let ops_at = typed.ops.as_ref().map_or(at, |key| key.at);
@@ -87,7 +88,8 @@ pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place
     let ops = ops.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9090)));
     let mut seen: HashMap<SocketAddr, String> = HashMap::new();
     let all = http.iter().chain(&node).cloned().chain([(ops, ops_at, "listen.ops".to_owned())]);
-    for (address, at, path) in all {
+    let all: Vec<Found> = all.collect();
+    for (address, at, path) in all.clone() {
         // Port 0 asks for any free port: two of them never meet.
         if address.port() == 0 {
             continue;
@@ -97,11 +99,13 @@ pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place
         }
     }
     let plain = |list: Vec<Found>| list.into_iter().map(|(address, _, _)| address).collect();
-    Listen { http: plain(http), node: plain(node), ops, admin_socket: admin_socket(context, typed) }
+    let listen =
+        Listen { http: plain(http), node: plain(node), ops, admin_socket: admin_socket(context, typed) };
+    (listen, all)
 }
 
 /// An address, where it was typed, and its key path.
-type Found = (SocketAddr, Place, String);
+pub(super) type Found = (SocketAddr, Place, String);
 
 fn addresses(
     context: &mut Context<'_>,

@@ -47,7 +47,7 @@ pub(super) fn resolve(
 ) -> Result<Settings, LoadErrors> {
     let context_mut = &mut context;
     let edge = listen::edge(context_mut, &section(&file.edge));
-    let listen = listen::listen(context_mut, &section(&file.listen), place(&file.listen));
+    let (listen, listeners) = listen::listen(context_mut, &section(&file.listen), place(&file.listen));
     let identity = listen::identity(context_mut, &section(&file.identity));
     let limits = listen::limits(context_mut, &section(&file.limits));
     let logging = listen::logging(context_mut, &section(&file.logging));
@@ -92,6 +92,7 @@ pub(super) fn resolve(
     let settings = Settings {
         generation,
         source: source.clone(),
+        listeners,
         warnings,
         edge,
         listen,

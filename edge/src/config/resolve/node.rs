@@ -38,6 +38,8 @@ pub(super) struct Fleet {
     /// Node and position within it.
     providers: HashMap<String, (usize, usize)>,
     generation: u64,
+    /// Whether all of it could be read.
+    is_read: bool,
 }
 
 /// One Node. `None` stands for a wrong value, which has been reported.
@@ -58,7 +60,8 @@ impl Fleet {
         list: &typed::List<typed::Node>,
         generation: u64,
     ) -> Self {
-        let mut fleet = Self { nodes: Vec::new(), providers: HashMap::new(), generation };
+        let is_read = !context.report.is_poisoned("nodes");
+        let mut fleet = Self { nodes: Vec::new(), providers: HashMap::new(), generation, is_read };
         let Some(list) = list else { return fleet };
         if list.value.len() > NODES_MAX {
             context.error(list.at, "nodes", format!("expected at most {NODES_MAX} nodes"));
@@ -66,6 +69,9 @@ impl Fleet {
         }
         let mut ids: HashMap<Name, usize> = HashMap::new();
         for (index, typed) in list.value.iter().enumerate() {
+            for path in [format!("nodes[{index}]"), format!("nodes[{index}].providers")] {
+                fleet.is_read &= !context.report.is_poisoned(&path);
+            }
             let node = Node::resolve(context, profiles, typed, index);
             if let Some(id) = &node.id
                 && let Some(first) = ids.insert(id.clone(), index)
@@ -135,7 +141,7 @@ impl Fleet {
 
     /// Whether every provider could be read so far that its id is known. Otherwise a name that nobody has is no error of its own.
     pub(super) fn is_complete(&self) -> bool {
-        self.nodes.iter().flat_map(|node| &node.providers).all(|provider| provider.id.is_some())
+        self.is_read && self.nodes.iter().flat_map(|node| &node.providers).all(|it| it.id.is_some())
     }
 
     /// The enabled providers, with their own queue settings.

@@ -134,7 +134,11 @@ impl Provider {
         let long = context.integer(
             typed.long_context_capacity.as_ref(),
             &key("long_context_capacity"),
-            0..=capacity,
+            // A capacity that is wrong itself bounds nothing.
+            0..=typed
+                .capacity
+                .as_ref()
+                .map_or(capacity, |typed| if typed.value == capacity { capacity } else { SLOTS_MAX }),
             capacity,
         );
         let total_context = total_context(context, typed, &key("total_context_tokens"));

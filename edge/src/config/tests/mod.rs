@@ -8,6 +8,7 @@ mod references;
 mod refused;
 mod routes;
 mod rules;
+mod slips;
 
 use std::path::Path;
 

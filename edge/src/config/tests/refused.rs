@@ -25,11 +25,11 @@ fn what_cannot_be_read_is_told_with_its_place() {
             "3:3: protocol_profiles.a: the key `a`",
             &[],
         ),
-        ("edge:\n\tname: x\n", "2:2: ", &["a tab cannot indent YAML: use spaces"]),
+        ("edge:\n\tname: x\n", "2:1: ", &["a tab cannot indent YAML: use spaces"]),
         ("edge:\n  shards: two\n", "2:11: edge.shards: expected an integer, found a text", &[]),
         (
             "edge:\n  shards: 1.5\n",
-            "2:11: edge.shards: expected an integer, found a number that is no integer",
+            "2:11: edge.shards: expected an integer, found a number with a fraction",
             &[],
         ),
         (
