@@ -35,6 +35,8 @@ pub struct Judge {
     /// The books.
     pub oracle: Oracle,
     reference: Reference,
+    /// What the reference model waits for.
+    reference_due: Option<Moment>,
     /// What the last step gave.
     pub effects: Vec<Effect>,
     expected: Vec<Effect>,
@@ -51,6 +53,7 @@ impl Judge {
             machine: Machine::new(Arc::clone(config)),
             oracle: Oracle::new(Arc::clone(config)),
             reference: Reference::new(Arc::clone(config)),
+            reference_due: None,
             effects: Vec::new(),
             expected: Vec::new(),
             depth,
@@ -82,7 +85,9 @@ impl Judge {
         }
         // What came of time alone stands first.
         self.expected.clear();
-        self.expected.extend(self.reference.handle_timeout(at));
+        if self.reference_due.is_some_and(|due| due <= self.now) {
+            self.expected.extend(self.reference.handle_timeout(at));
+        }
         let of_time = self.expected.len().min(self.effects.len());
         if let Some(input) = input {
             self.expected.extend(self.reference.handle(at, input.clone()));
@@ -119,7 +124,8 @@ impl Judge {
             );
             return Err(Broken { check: "reference", detail });
         }
-        let (ours, theirs) = (self.machine.poll_timeout(), self.reference.next_timeout());
+        self.reference_due = self.reference.next_timeout();
+        let (ours, theirs) = (self.machine.poll_timeout(), self.reference_due);
         crate::invariants::hold!(
             "reference timeout",
             ours == theirs,

@@ -96,8 +96,12 @@ pub struct Reference {
     retired: Vec<ConnectionId>,
     waiters: Vec<Waiter>,
     leases: Vec<Lease>,
+    /// The configuration with its names looked up: for each group the places of its members, of Node, provider, member.
+    places_of: Vec<Vec<(usize, usize, usize)>>,
     /// In the order in which they became known.
     known: Vec<Known>,
+    /// Whether some of them may have left the configuration.
+    some_left: bool,
     commands: u64,
     /// Number of the last direct grant of each Node.
     direct_grants: Vec<(Arc<str>, u64)>,
@@ -115,7 +119,9 @@ impl Reference {
             retired: vec![],
             waiters: vec![],
             leases: vec![],
+            places_of: vec![],
             known: vec![],
+            some_left: false,
             commands: 0,
             direct_grants: vec![],
             places: 0,
@@ -473,8 +479,20 @@ impl Reference {
 
     fn pump(&mut self, now: Moment) {
         loop {
-            let runnable = (0..self.waiters.len()).filter(|&i| self.choose(&self.waiters[i].admit).is_some());
-            let Some(oldest) = runnable.min_by_key(|&i| self.waiters[i].place) else { return };
+            let mut oldest_first: Vec<_> = (0..self.waiters.len()).collect();
+            oldest_first.sort_unstable_by_key(|&index| self.waiters[index].place);
+            // Who asks for the same as somebody who cannot run cannot run either.
+            let mut in_vain: Vec<&Admit> = vec![];
+            let runnable = oldest_first.into_iter().find(|&index| {
+                let admit = &self.waiters[index].admit;
+                let runs = in_vain.iter().all(|other| !asks_for_the_same(other, admit))
+                    && self.choose(admit).is_some();
+                if !runs {
+                    in_vain.push(admit);
+                }
+                runs
+            });
+            let Some(oldest) = runnable else { return };
             self.grant(now, oldest);
         }
     }
@@ -482,6 +500,7 @@ impl Reference {
     fn grant(&mut self, now: Moment, index: usize) {
         let mut waiter = self.waiters.remove(index);
         let (owner, provider, member) = self.choose(&waiter.admit).unwrap();
+        let (owner, provider, member) = (owner.clone(), provider.clone(), member.clone());
         waiter.waited += now.since(waiter.since);
         let number = self.grants + 1;
         self.known_mut(&owner.node, &provider.id).unwrap().last_grant = number;
@@ -535,7 +554,7 @@ impl Reference {
     }
 
     /// POL-2 and POL-8, word by word.
-    fn choose(&self, admit: &Admit) -> Option<(Owner, ProviderPolicy, Member)> {
+    fn choose(&self, admit: &Admit) -> Option<(&Owner, &ProviderPolicy, &Member)> {
         let members = self.members(admit)?;
         let takes_runs = |owner: &&Owner| owner.pending_until.is_none() && !owner.draining;
         let ready = |node: &Arc<str>| self.owners.iter().filter(takes_runs).find(|o| o.node == *node);
@@ -562,25 +581,29 @@ impl Reference {
         } else {
             alternates.into_iter().filter(eligible).min_by_key(rank)
         };
-        found.map(|&(owner, provider, member)| (owner.clone(), provider.clone(), member.clone()))
+        found.copied()
     }
 
     /// The resolved members of a request's group in configured order; `None` when there is no such group.
     fn members(&self, admit: &Admit) -> Option<Vec<(&Arc<str>, &ProviderPolicy, &Member)>> {
-        let group = self.config.groups.iter().find(|group| group.id == admit.group)?;
-        let all = || self.config.nodes.iter().flat_map(|n| n.providers.iter().map(move |p| (&n.id, p)));
-        let found = group.members.iter().filter_map(|member| {
-            let (node, policy) = all().find(|(_, policy)| policy.id == member.provider)?;
-            Some((node, policy, member))
+        let config = &self.config;
+        let group = config.groups.iter().position(|group| group.id == admit.group)?;
+        let found = self.places_of[group].iter().map(|&(node, provider, member)| {
+            let node = &config.nodes[node];
+            (&node.id, &node.providers[provider], &config.groups[group].members[member])
         });
         Some(found.collect())
     }
 
     fn load(&self, node: &Arc<str>, provider: &Arc<str>) -> (u32, u32) {
         let held = |l: &&Lease| matches!(l.slot, Slot::Held | Slot::HeldUntil(_));
-        let mine = |l: &&Lease| !l.direct && l.node == *node && l.provider == *provider;
-        let leases: Vec<_> = self.leases.iter().filter(held).filter(mine).collect();
-        (leases.len() as u32, leases.iter().filter(|lease| lease.waiter.admit.long).count() as u32)
+        let mine = |l: &&Lease| !l.direct && same(&l.provider, provider) && same(&l.node, node);
+        let (mut all, mut long) = (0, 0);
+        for lease in self.leases.iter().filter(held).filter(mine) {
+            all += 1;
+            long += u32::from(lease.waiter.admit.long);
+        }
+        (all, long)
     }
 
     fn deadline(&self, waiter: &Waiter) -> Option<Moment> {
@@ -593,16 +616,30 @@ impl Reference {
 
     fn tidy(&mut self) {
         self.leases.retain(|lease| lease.holder || lease.slot != Slot::Free);
+        if !self.some_left {
+            return;
+        }
         let mut known = std::mem::take(&mut self.known);
         known.retain(|known| {
             self.policy(known).is_some() || self.load(&known.node, &known.provider) != (0, 0)
         });
+        self.some_left = known.iter().any(|known| self.policy(known).is_none());
         self.known = known;
     }
 
-    /// Takes note of the configured providers.
+    /// Takes note of the configured providers, and looks up the members of groups.
     fn learn(&mut self) {
+        self.some_left = true;
         let config = Arc::clone(&self.config);
+        let place = |id: &Arc<str>| {
+            let mut nodes = config.nodes.iter().enumerate();
+            nodes.find_map(|(n, node)| Some((n, node.providers.iter().position(|p| p.id == *id)?)))
+        };
+        let places = |group: &control::config::Group| {
+            let members = group.members.iter().enumerate();
+            members.filter_map(|(m, member)| place(&member.provider).map(|(n, p)| (n, p, m))).collect()
+        };
+        self.places_of = config.groups.iter().map(places).collect();
         for (node, policy) in config.nodes.iter().flat_map(|n| n.providers.iter().map(move |p| (&n.id, p))) {
             if self.known(node, &policy.id).is_none() {
                 let (node, provider) = (node.clone(), policy.id.clone());
@@ -612,7 +649,7 @@ impl Reference {
     }
 
     fn known(&self, node: &str, provider: &str) -> Option<&Known> {
-        self.known.iter().find(|known| *known.node == *node && *known.provider == *provider)
+        self.known.iter().find(|known| same(&known.provider, provider) && same(&known.node, node))
     }
 
     fn known_mut(&mut self, node: &str, provider: &str) -> Option<&mut Known> {
@@ -750,6 +787,18 @@ impl Overlay {
 fn number(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number > 0 && number.to_string() == text).then_some(number)
+}
+
+/// Names are short: no call for each.
+fn same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && one.bytes().eq(other.bytes())
+}
+
+fn asks_for_the_same(one: &Admit, other: &Admit) -> bool {
+    (one.needs, one.long, one.allow_avoided_provider_fallback)
+        == (other.needs, other.long, other.allow_avoided_provider_fallback)
+        && one.group == other.group
+        && one.avoid_provider == other.avoid_provider
 }
 
 fn fits(provider: &ProviderPolicy, admit: &Admit) -> bool {
