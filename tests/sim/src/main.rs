@@ -148,7 +148,7 @@ fn report_failure(found: &Found, options: &Options) {
     let shortest = trace::minimise(&recorded, failure, options.shrink);
     println!("{} of {} inputs are enough:\n", shortest.steps.len(), recorded.steps.len());
     dump::show(&shortest);
-    match dump::write(&options.out, &shortest) {
+    match dump::write(&options.out, &shortest, &commit()) {
         Ok(()) => println!("\nagain, step by step: cargo xtask sim --replay {}", options.out.display()),
         Err(error) => println!("\n{} cannot be written: {error}", options.out.display()),
     }

@@ -74,6 +74,8 @@ pub(super) struct Node {
     pub(super) unreachable: u64,
     supervisor: Supervisor,
     registration: Option<Registration>,
+    /// Until when it waits for an answer to its registration, or to its ready.
+    answer_due: Option<u64>,
     gates: Vec<Gate>,
     runs: BTreeMap<LeaseId, Run>,
     /// STL-7: of this connection.
@@ -94,6 +96,11 @@ impl Node {
 
     pub(super) fn sicken(&mut self, adapter: usize) {
         self.sick[adapter] = true;
+    }
+
+    /// Whether the Edge owes it an answer that is overdue.
+    fn awaits_since(&self, now: u64) -> bool {
+        !self.serving && self.answer_due.is_some_and(|due| due <= now)
     }
 
     pub(super) fn last_observation(&self) -> u64 {
@@ -145,6 +152,7 @@ impl Simulation {
                 unreachable: 0,
                 supervisor: Supervisor::new(policy(self.swarm.reconnect)),
                 registration: None,
+                answer_due: None,
                 gates: ADAPTERS.iter().map(|_| Gate::new(0)).collect(),
                 runs: BTreeMap::new(),
                 observations: 0,
@@ -188,7 +196,7 @@ impl Simulation {
         match event {
             Event::Dial(..) => self.dial(index),
             Event::Applied(..) => self.applied(index),
-            Event::AnswerOverdue(..) if !self.nodes[index].serving => self.lose(index, true),
+            Event::AnswerOverdue(..) if self.nodes[index].awaits_since(self.now) => self.lose(index, true),
             Event::NodeBeat(..) => self.node_beat(index),
             Event::RunOver(_, _, lease, version) => self.run_over(index, lease, version),
             Event::Answer(_, _, command) => self.answer(index, command),
@@ -221,7 +229,7 @@ impl Simulation {
         let claimed = Arc::clone(&node.name);
         let token_ok = node.kind != Kind::Byzantine || self.rng.chance(0.9);
         self.send_up(link, Up::Register { claimed, token_ok });
-        self.after(ANSWER_TIMEOUT.as_nanos() as u64, Event::AnswerOverdue(index, life));
+        self.await_answer(index, life);
         let now = self.instant();
         self.nodes[index].beat = Heartbeat::new(HeartbeatTimes::default(), now);
         self.arm_node_beat(index);
@@ -289,9 +297,17 @@ impl Simulation {
         }
     }
 
+    fn await_answer(&mut self, index: usize, life: u32) {
+        let due = self.now + ANSWER_TIMEOUT.as_nanos() as u64;
+        self.nodes[index].answer_due = Some(due);
+        self.at(due, Event::AnswerOverdue(index, life));
+    }
+
     fn registered(&mut self, index: usize, link: usize, config: Option<Arc<PoolConfig>>) {
         let node = &mut self.nodes[index];
         let Some(registration) = &mut node.registration else { return };
+        // It may take its time to apply.
+        node.answer_due = None;
         let response = match (&config, node.name.parse()) {
             (Some(_), Ok(node_id)) => {
                 RegisterResponse::Accepted { node_id, config: NodeConfigPayload::default() }
@@ -324,7 +340,7 @@ impl Simulation {
         registration.applied();
         let (claimed, life) = (Arc::clone(&node.name), node.life);
         self.send_up(link, Up::Ready { claimed });
-        self.after(ANSWER_TIMEOUT.as_nanos() as u64, Event::AnswerOverdue(index, life));
+        self.await_answer(index, life);
     }
 
     fn readied(&mut self, index: usize, ready: bool) {
