@@ -149,6 +149,17 @@ faults! {
     DirectBusyWaits,
     /// A fenced direct lease is not counted as over.
     DirectLoadKept,
+    // From here on: planted by someone who wrote neither the machine nor the simulation.
+    /// Nobody is looked at when a long slot alone becomes free.
+    LongSlotFreedUnseen,
+    /// Whoever stands behind the head of a line that leaves is forgotten.
+    NextInLineForgotten,
+    /// Every fifth connection gets the generation of the one before.
+    GenerationReused,
+    /// A provider that takes no long requests counts as an alternate of a long one.
+    AlternateOfWrongKind,
+    /// A reload begins the rotation anew.
+    ReloadForgetsRotation,
 }
 
 /// Whether this fault is planted now.

@@ -43,7 +43,7 @@ impl Lines {
         if let Some(head) = before {
             self.heads.remove(&(head, avoidance));
         }
-        if let Some(head) = after {
+        if let Some(head) = after.filter(|_| before.is_none() || !planted!(NextInLineForgotten)) {
             self.heads.insert((head, avoidance));
         }
     }

@@ -118,7 +118,8 @@ impl Pool {
         if planted!(FallbackWhileBusy) {
             return wish.avoidance.fallback;
         }
-        wish.avoidance.fallback && group.count(wish.shape, |bucket| bucket.live) == u32::from(itself)
+        let shape = Shape { long: wish.shape.long && !planted!(AlternateOfWrongKind), ..wish.shape };
+        wish.avoidance.fallback && group.count(shape, |bucket| bucket.live) == u32::from(itself)
     }
 
     /// The standing of the avoided candidate, if there is one and it has the capabilities.

@@ -126,7 +126,9 @@ impl Ownership {
     /// Makes `connection` the pending owner of a configured Node ID that has no owner.
     pub(crate) fn claim(&mut self, now: Moment, connection: ConnectionId, node: &Arc<str>, until: Moment) {
         if let Some(post) = self.nodes.get_mut(node) {
-            self.last_generation += 1;
+            if !(planted!(GenerationReused) && connection.0 % 5 == 0) {
+                self.last_generation += 1;
+            }
             let generation = self.last_generation;
             let stage = Stage::Pending { until };
             post.owner = Some(Owner { connection, generation, stage, since: now });

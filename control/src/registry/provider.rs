@@ -48,7 +48,8 @@ impl Standing {
     /// is no live alternate any more (POL-8).
     pub(crate) fn may_unblock(&self, before: &Self) -> bool {
         let lost = before.live && !self.live && !planted!(LostAlternateNotPumped);
-        (self.open && !before.open) || (self.open_long && !before.open_long) || lost
+        let long = self.open_long && !before.open_long && !planted!(LongSlotFreedUnseen);
+        (self.open && !before.open) || long || lost
     }
 
     /// Whether it is enabled and of the kind asked for.

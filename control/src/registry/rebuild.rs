@@ -73,6 +73,9 @@ impl Pool {
             provider.policy.capacity = before;
         }
         provider.configured = true;
+        if planted!(ReloadForgetsRotation) {
+            provider.last_grant = 0;
+        }
         provider.live = live;
         key
     }
