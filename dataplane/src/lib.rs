@@ -18,6 +18,15 @@ pub mod test_hooks;
 pub mod time;
 pub mod tls;
 
+/// Under the feature `test-hooks` a place where a test can have a thread wait (`test_hooks::hold_point`); else nothing at all.
+#[macro_export]
+macro_rules! hold_point {
+    ($point:literal) => {
+        #[cfg(feature = "test-hooks")]
+        $crate::test_hooks::hold_point($point);
+    };
+}
+
 /// Under the feature `test-hooks` a place where a test can have a panic (`test_hooks::panic_point`); else nothing at all.
 #[macro_export]
 macro_rules! panic_point {

@@ -32,3 +32,18 @@ pub fn panic_point(point: &str) {
         panic!("a test wants a panic at {point}");
     }
 }
+
+/// Waits here when a test wants it: `IOP_TEST_HOLD` names a file, and the first to pass the point whose name the file holds writes
+/// `held` to it and waits until the file is gone.
+pub fn hold_point(point: &str) {
+    static FILE: std::sync::OnceLock<Option<std::path::PathBuf>> = std::sync::OnceLock::new();
+    let file = FILE.get_or_init(|| std::env::var_os("IOP_TEST_HOLD").map(Into::into));
+    if let Some(file) = file
+        && std::fs::read_to_string(file).is_ok_and(|wanted| wanted == point)
+        && std::fs::write(file, "held").is_ok()
+    {
+        while file.exists() {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+}

@@ -103,38 +103,47 @@ impl ControlLoop {
     /// Runs on the calling thread until it is told to stop.
     pub fn run(mut self) {
         self.inbox.adopt();
-        loop {
-            let mut stopped = false;
-            // What a holder told before it dropped its lease is in the inbox by now: a run that ended well must not be
-            // taken for one whose holder left.
-            let returned = self.returns.len();
-            for _ in 0..self.inbox.len() {
-                match self.inbox.try_pop() {
-                    None => break,
-                    Some(ToControl::Stop) => stopped = true,
-                    Some(mail) => self.take(mail),
-                }
-            }
-            for _ in 0..returned {
-                let Some((lease, sent)) = self.returns.pop() else { break };
-                self.machine.handle(now(), Input::HolderGone { lease, sent });
-            }
-            let now = now();
-            if self.machine.poll_timeout().is_some_and(|due| due <= now) {
-                self.machine.handle_timeout(now);
-            }
-            while let Some(effect) = self.machine.poll_effect() {
-                self.carry_out(effect);
-            }
-            for shard in &mut self.shards {
-                shard.flush();
-            }
-            if stopped {
-                return;
-            }
+        while self.turn() {
             let deadline = self.deadline();
             self.inbox.park(deadline, || !self.returns.is_empty());
         }
+    }
+
+    /// Takes all that is there and carries out what comes of it; whether it goes on.
+    pub(crate) fn turn(&mut self) -> bool {
+        dataplane::hold_point!("control.turn");
+        let mut goes_on = true;
+        // What a holder told before it dropped its lease is in the inbox by now: a run that ended well must not be
+        // taken for one whose holder left.
+        let returned = self.returns.len();
+        for _ in 0..self.inbox.len() {
+            match self.inbox.try_pop() {
+                None => break,
+                Some(ToControl::Stop) => goes_on = false,
+                Some(mail) => self.take(mail),
+            }
+        }
+        for _ in 0..returned {
+            let Some((lease, sent)) = self.returns.pop() else { break };
+            self.machine.handle(now(), Input::HolderGone { lease, sent });
+        }
+        let now = now();
+        if self.machine.poll_timeout().is_some_and(|due| due <= now) {
+            self.machine.handle_timeout(now);
+        }
+        while let Some(effect) = self.machine.poll_effect() {
+            self.carry_out(effect);
+        }
+        for shard in &mut self.shards {
+            shard.flush();
+        }
+        goes_on
+    }
+
+    /// What it decides with.
+    #[cfg(test)]
+    pub(crate) fn machine(&self) -> &Machine {
+        self.machine.machine()
     }
 
     fn take(&mut self, mail: ToControl) {
@@ -163,6 +172,7 @@ impl ControlLoop {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Grant(grant) => {
+                dataplane::hold_point!("control.grant");
                 let lease = Lease::new(grant.lease, &self.returns);
                 self.mail_request(grant.request, ToShard::Granted(Box::new(grant), lease));
             }

@@ -64,6 +64,19 @@ fn the_openai_sdk_that_leaves_a_stream_stops_the_provider() -> anyhow::Result<()
     Ok(())
 }
 
+// req: POL-5
+#[test]
+fn the_openai_sdk_understands_that_the_edge_is_full_and_when_to_come_again() -> anyhow::Result<()> {
+    let Some(python) = python()? else { return Ok(()) };
+    let bench = Bench::with(
+        &[],
+        |provider| ProviderYaml { capacity: 1, ..provider },
+        |edge| EdgeYaml { pool: "max_queue: 1, queue_timeout_ms: 1000".to_owned(), ..edge },
+    )?;
+    check(&python, &bench.edge.http, bench.site.token(), MODEL, "overloaded")?;
+    bench.settles()
+}
+
 /// llama.cpp's own HTTP server with a model of random weights.
 fn engine(python: &Path, dir: &Path) -> anyhow::Result<(Process, String)> {
     let model = dir.join("tiny.gguf");

@@ -7,8 +7,12 @@ mod bytes;
 mod cuts;
 mod deaths;
 mod drain;
+mod flaps;
 mod limits;
 mod network;
+#[path = "../e2e/support/mod.rs"]
+#[allow(dead_code, reason = "the scripted Node of the e2e suite, of which this one needs a part")]
+mod support;
 
 #[test]
 fn the_programs_have_the_hooks_that_this_suite_needs() -> anyhow::Result<()> {

@@ -1,10 +1,11 @@
-"""The newest `openai` SDK against an Edge. usage: openai_client.py BASE_URL TOKEN MODEL scripted|engine|leaving
+"""The newest `openai` SDK against an Edge. usage: openai_client.py BASE_URL TOKEN MODEL scripted|engine|leaving|overloaded
 
-Exits with 0 when every check holds. `scripted` and `leaving` steer iop-perf's provider by the `user` field.
+Exits with 0 when every check holds. All but `engine` steer iop-perf's provider by the `user` field.
 """
 import asyncio
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 
@@ -128,10 +129,33 @@ def leaving():
         assert time.monotonic() - started < 5, "the only slot came back at once"
 
 
+def overloaded():
+    """One slot that is taken, one place in the queue, a short wait in it."""
+    ask = lambda **more: client().chat.completions.create(model=MODEL, messages=HELLO, **more)
+    retry_after = lambda error: int(error.response.headers["retry-after"])
+    with ask(stream=True, user="perf:events=100000 gap=5ms") as running, ThreadPoolExecutor() as pool:
+        next(iter(running))
+        # Two at once: one waits until its time is over, the other finds its place taken.
+        outcomes = [pool.submit(ask) for _ in range(2)]
+        errors = [outcome.exception() for outcome in outcomes]
+    full = [error for error in errors if isinstance(error, openai.RateLimitError)]
+    late = [error for error in errors if isinstance(error, openai.InternalServerError)]
+    assert len(full) == 1 and len(late) == 1, errors
+    assert (full[0].status_code, full[0].code) == (429, "rate_limit_exceeded"), full
+    assert (late[0].status_code, late[0].code) == (503, "overloaded"), late
+    for error in errors:
+        assert 1 <= retry_after(error) <= 60 and error.request_id, error
+    # With its retries, which heed that header, an SDK gets through when the slot is free.
+    patient = openai.OpenAI(base_url=BASE_URL, api_key=TOKEN, max_retries=5, timeout=60)
+    assert patient.chat.completions.create(model=MODEL, messages=HELLO).choices[0].message.content
+
+
 if CHECKS == "scripted":
     checks = [whole, stream, models, typed_errors, upstream_errors, many_at_once]
 elif CHECKS == "engine":
     checks = [lambda: whole(max_tokens=12), lambda: stream(max_tokens=12), models]
+elif CHECKS == "overloaded":
+    checks = [overloaded]
 else:
     checks = [leaving]
 for check in checks:

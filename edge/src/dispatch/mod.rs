@@ -4,6 +4,8 @@ mod attempt;
 mod downstream;
 mod json_end;
 pub mod session;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 pub use session::{Ended, Plan, run};

@@ -78,7 +78,7 @@ pub struct NodeLink {
 }
 
 impl NodeLink {
-    fn new(id: ConnectionId, name: Name, handle: LinkHandle, state: Rc<ShardState>) -> Self {
+    pub(crate) fn new(id: ConnectionId, name: Name, handle: LinkHandle, state: Rc<ShardState>) -> Self {
         Self {
             id,
             name,
@@ -90,6 +90,12 @@ impl NodeLink {
             asked: Cell::new(0),
             state,
         }
+    }
+
+    /// Runs that were sent out on it and are not over.
+    #[cfg(test)]
+    pub(crate) fn runs(&self) -> usize {
+        self.handle.streams()
     }
 
     /// Control's answer to a registration.

@@ -74,6 +74,7 @@ pub struct FakeNode {
     tls: StreamOwned<ClientConnection, TcpStream>,
     decoder: Decoder,
     received: BytesMut,
+    pongs: usize,
     /// What the Edge said last before it closed.
     pub goodbye: Option<String>,
 }
@@ -94,7 +95,7 @@ impl FakeNode {
         while tls.conn.is_handshaking() {
             tls.conn.complete_io(&mut tls.sock)?;
         }
-        Ok(Self { tls, decoder: Decoder::default(), received: BytesMut::new(), goodbye: None })
+        Ok(Self { tls, decoder: Decoder::default(), received: BytesMut::new(), pongs: 0, goodbye: None })
     }
 
     /// Dials, registers and becomes ready.
@@ -154,7 +155,7 @@ impl FakeNode {
             while let Some(frame) = self.decoder.next(&mut self.received)? {
                 match Message::decode(frame)? {
                     Message::HeartbeatPing => self.send(&Message::HeartbeatPong)?,
-                    Message::HeartbeatPong => {}
+                    Message::HeartbeatPong => self.pongs += 1,
                     Message::Goodbye(goodbye) => self.goodbye = Some(goodbye.reason),
                     message => return Ok(Some(message)),
                 }
@@ -187,6 +188,25 @@ impl FakeNode {
                 other => bail!("expected a tunnel request, got {}", other.name()),
             }
         }
+    }
+
+    /// Waits until the Edge has handled all that was sent so far: it answers a heartbeat behind it. What else it says
+    /// meanwhile must be nothing.
+    pub fn is_heard(&mut self) -> anyhow::Result<()> {
+        let (before, end) = (self.pongs, Instant::now() + PATIENCE);
+        self.send(&Message::HeartbeatPing)?;
+        while self.pongs == before {
+            ensure!(Instant::now() < end, "no answer to a heartbeat");
+            if let Some(message) = self.poll(TICK)? {
+                bail!("expected the answer to a heartbeat, got {}", message.name());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says by TCP alone that nothing more comes, and goes on reading.
+    pub fn half_close(&self) -> anyhow::Result<()> {
+        Ok(self.tls.sock.shutdown(std::net::Shutdown::Write)?)
     }
 
     /// Waits until the Edge has closed; why, as its goodbye said.

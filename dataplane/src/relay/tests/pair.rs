@@ -182,6 +182,7 @@ pub(super) fn request(stream: StreamNo) -> Message {
         response_stall_timeout_ms: 1000,
         window_bytes: WINDOW,
         credential: None,
+        provider_auth: None,
     }))
 }
 
