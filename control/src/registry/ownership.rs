@@ -126,7 +126,7 @@ impl Ownership {
     /// Makes `connection` the pending owner of a configured Node ID that has no owner.
     pub(crate) fn claim(&mut self, now: Moment, connection: ConnectionId, node: &Arc<str>, until: Moment) {
         if let Some(post) = self.nodes.get_mut(node) {
-            if !(planted!(GenerationReused) && connection.0 % 5 == 0) {
+            if !(planted!(GenerationReused) && connection.0.is_multiple_of(5)) {
                 self.last_generation += 1;
             }
             let generation = self.last_generation;
