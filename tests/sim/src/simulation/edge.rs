@@ -199,6 +199,7 @@ impl Simulation {
                 let link = Self::link_of(probe.connection);
                 if self.links[link].is_up() {
                     self.probes.push(probe.clone());
+                    self.answer_for_another(&probe);
                     let Probe { command, adapter, target, .. } = probe;
                     self.send_down(link, Down::Probe { command, adapter, target });
                 }

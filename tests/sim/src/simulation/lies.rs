@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use control::input::{CommandId, LeaseId};
 use proto::message::{ErrorKind, ExecutionError, ExecutionFailure};
 
-use super::{Simulation, links::Up};
+use super::{Simulation, links::Up, nodes::Kind};
 
 /// A frame that a liar may twist.
 #[derive(Clone, Debug)]
@@ -110,6 +110,25 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// A liar answers a command that another connection was sent, as the one who was asked would.
+    pub(super) fn answer_for_another(&mut self, probe: &control::effect::Probe) {
+        let index = self.rng.index(self.nodes.len());
+        let liar = &self.nodes[index];
+        let Some(link) = liar.link.filter(|_| liar.kind == Kind::Byzantine) else { return };
+        if !self.rng.chance(0.3) {
+            return;
+        }
+        let number = (self.nodes[index].last_observation() + 1_000).to_string();
+        let said = [
+            ("adapter_key", &*probe.adapter),
+            ("target", &*probe.target),
+            ("provider_status", "available"),
+            ("health_observation_seq", &number),
+        ];
+        let said = said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        self.send_up(link, Up::Answer { command: probe.command, result: Ok(said) });
     }
 
     /// Of anybody.
