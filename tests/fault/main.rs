@@ -8,6 +8,7 @@ mod cuts;
 mod deaths;
 mod drain;
 mod flaps;
+mod holds;
 mod limits;
 mod network;
 #[path = "../e2e/support/mod.rs"]
