@@ -6,7 +6,7 @@ mod oracle;
 use std::{fs, path::Path};
 
 /// Inputs beside the corpus itself; `IOP_FUZZ_INPUTS` sets another number.
-const INPUTS: u64 = 20_000;
+const INPUTS: u64 = 8_000;
 
 fn corpus() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

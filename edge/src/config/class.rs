@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(children("").len(), 16);
     }
 
-    // req: CLS-1, CLS-2, CLS-5
+    // The classes of CLS-1, CLS-2 and CLS-5; what a refresh does by them is proven where it is done.
     #[test]
     fn what_counts_without_a_restart_is_a_closed_set() {
         let live: Vec<_> = TABLE.iter().filter(|(_, class)| *class == Live).map(|(path, _)| *path).collect();

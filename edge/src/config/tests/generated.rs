@@ -44,7 +44,6 @@ fn leaves(root: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>
     }
 }
 
-// req: CLS-5
 #[test]
 fn every_key_has_a_class_and_no_other_has() {
     let root = raw();
