@@ -404,7 +404,9 @@ fn the_end_of_a_connection_reaches_control_although_its_inbox_is_full() {
         w.control.turn();
         assert_eq!(w.slots(), (2, 0), "control has not been told yet");
         // It comes by itself when there is room.
+        let end = clock::now() + std::time::Duration::from_secs(10);
         while w.control.machine().counters().generations_fenced == 0 {
+            assert!(clock::now() < end, "it never comes");
             yield_now().await;
             w.control.turn();
         }
