@@ -43,14 +43,14 @@ enum Command {
     /// Make the certificates of Edge and Nodes.
     #[command(subcommand)]
     Pki(pki::Command),
-    /// Make and hash client tokens.
+    /// Make, hash and revoke client tokens.
     #[command(subcommand)]
     Token(TokenCommand),
 }
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check a file, with every error of it. Certificates are not needed, ports are not opened.
+    /// Check a file, with every error of it. Ports are not opened; certificates that `serve` would refuse are a warning.
     ///
     /// Exits 0 when it loads, 1 with errors, and with --strict 2 when there are warnings.
     Check {
@@ -79,10 +79,10 @@ enum TokenCommand {
     /// Print a new token once, and the entry for `openai.principal_tokens`.
     New {
         /// Name of this token in the configuration, unique.
-        #[arg(long, default_value = "token-1")]
+        #[arg(long, default_value = "token-1", value_parser = token::token_reference)]
         token_ref: String,
         /// Who it belongs to.
-        #[arg(long, default_value = "default")]
+        #[arg(long, default_value = "default", value_parser = token::reference)]
         principal_ref: String,
     },
     /// Print the hash of a token that is read from standard input.
@@ -154,6 +154,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;
             anyhow::ensure!(!line.trim().is_empty(), "standard input holds no token");
+            anyhow::ensure!(
+                token::is_possible(line.trim()),
+                "standard input holds no token: expected 1 to {} visible ASCII characters without blanks",
+                token::TOKEN_BYTES_MAX
+            );
             println!("{}", token::hash_hex(line.trim()));
         }
     }

@@ -172,6 +172,39 @@ pub fn hash_hex(token: &str) -> String {
     hex(&hash(token))
 }
 
+/// Whether a text can be a client's token: 1 to [`TOKEN_BYTES_MAX`] visible ASCII characters.
+#[must_use]
+pub fn is_possible(text: &str) -> bool {
+    (1..=TOKEN_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// A `principal_ref` that the configuration will take.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn reference(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() || text.trim() != text || text.contains(char::is_control) {
+        Err("expected a name without control characters and without blanks at its ends")
+    } else if text.len() > 128 {
+        Err("expected at most 128 bytes")
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// A `token_ref` that the configuration will take.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn token_reference(text: &str) -> Result<String, &'static str> {
+    if text.starts_with('#') {
+        return Err(
+            "expected a name that does not begin with #, which begins a comment in the list of revoked tokens",
+        );
+    }
+    reference(text)
+}
+
 /// As [`Token::config_entry`], for any bearer string.
 #[must_use]
 pub fn config_entry(token: &str, token_ref: &str, principal_ref: &str) -> String {
@@ -346,6 +379,31 @@ mod tests {
     fn ask(fields: &[(&str, &str)]) -> Result<Arc<str>, AuthError> {
         let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         authenticator().authenticate(fields).map(|principal| principal.token_ref.clone())
+    }
+
+    #[test]
+    fn names_are_judged_as_the_loader_does() {
+        for (text, token_ref, principal_ref) in [
+            ("laptop", true, true),
+            ("a b", true, true),
+            ("#1", false, true),
+            ("", false, false),
+            (" a", false, false),
+            ("a\nb", false, false),
+            (&*"a".repeat(128), true, true),
+            (&*"a".repeat(129), false, false),
+        ] {
+            assert_eq!(token_reference(text).is_ok(), token_ref, "{text:?}");
+            assert_eq!(reference(text).is_ok(), principal_ref, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_header_can_carry_is_no_token() {
+        assert!(is_possible("sk-1") && is_possible(&"x".repeat(512)));
+        for text in ["", "two words", "é", &"x".repeat(513)] {
+            assert!(!is_possible(text), "{text:?}");
+        }
     }
 
     #[test]

@@ -76,12 +76,24 @@ fn words(error: &Error, at: Place) -> String {
 /// The reader's words, and a hint at the usual slip. Nothing of the text itself is told: it could be a secret.
 fn syntax(words: &str, text: &str, at: Place) -> String {
     if tab(text, at).is_some() {
-        return format!("{words}; a tab cannot indent YAML: use spaces");
+        return said("a tab cannot indent YAML: use spaces", words);
     }
     let number = usize::try_from(at.line).unwrap_or(0);
     let here = text.lines().nth(number.saturating_sub(1)).unwrap_or_default();
     if here.trim_start().starts_with("//") {
-        return format!("{words}; a comment begins with #");
+        return said("a comment begins with #", words);
+    }
+    let dash = here.trim_start().strip_prefix('-');
+    if dash.is_some_and(|rest| rest.starts_with(|next: char| next != '-' && !next.is_whitespace())) {
+        return said("an item of a list begins with a dash and a blank: `- `", words);
+    }
+    if let Some(before) = deeper_than_a_value(text, number)
+        && words.contains("mapping values are not allowed")
+    {
+        let hint = format!(
+            "this line is indented further than line {before}, which has its value already: indent both alike"
+        );
+        return said(&hint, words);
     }
     let hint = if words.contains("mapping values are not allowed") {
         "a text that holds `: ` is written in quotes, and the keys of one mapping are indented alike"
@@ -102,6 +114,8 @@ fn syntax(words: &str, text: &str, at: Place) -> String {
         .any(|part| words.contains(part))
     {
         "a [ or { here or before has no closing ] or }, or a comma is missing between two items"
+    } else if words.contains("document start") {
+        "expected lines of the form `key: value`"
     } else if words.contains("misplaced bracket") {
         "this ] or } closes nothing"
     } else if words.contains("escape") {
@@ -109,5 +123,26 @@ fn syntax(words: &str, text: &str, at: Place) -> String {
     } else {
         return words.to_owned();
     };
-    format!("{words}; {hint}")
+    said(hint, words)
+}
+
+/// What to do first; what the reader calls it is for a search engine.
+fn said(hint: &str, words: &str) -> String {
+    format!("{hint} (YAML: {words})")
+}
+
+/// The number of the line before line `number`, blank ones and comments aside, when that one is a `key: value` and `number` is
+/// indented further than its key.
+fn deeper_than_a_value(text: &str, number: usize) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().take(number).collect();
+    let (here, earlier) = lines.split_last()?;
+    let (index, before) = earlier.iter().enumerate().rev().find(|(_, line)| {
+        let line = line.trim_start();
+        !line.is_empty() && !line.starts_with('#')
+    })?;
+    let key_at = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
+    let (_, value) = before.split_once(": ")?;
+    let value = value.trim_start();
+    let is_scalar = !value.is_empty() && !value.starts_with(['#', '[', '{', '|', '>', '&', '"', '\'']);
+    (is_scalar && key_at(here) > key_at(before)).then_some(index + 1)
 }

@@ -98,14 +98,28 @@ impl<'a> Reader<'a> {
     pub(super) fn section<T: Section>(&mut self, item: &Item) -> Option<T> {
         let mut section = T::default();
         let Value::Mapping(entries) = &item.value else {
-            self.wrong(item, MAPPING);
+            match (&item.value, T::KEYS.first()) {
+                // A bare name in a list of mappings: it is most likely the first of its keys.
+                (Value::Scalar(scalar), Some(first))
+                    if self.path.ends_with(']') && !scalar.text.contains(':') =>
+                {
+                    let kind = kind_of(&item.value);
+                    let message = format!("expected {MAPPING} such as {{ {first}: … }}, found {kind}");
+                    self.report.add(item.at, self.path.as_str(), message);
+                }
+                (Value::Scalar(_), _) if self.path.is_empty() => {
+                    let message = "expected sections such as `openai:` and `nodes:`, found a text: is this the right file?";
+                    self.report.add(item.at, "", message);
+                }
+                _ => self.wrong(item, MAPPING),
+            }
             return None;
         };
         let mut seen = HashMap::new();
         for (key, value) in entries {
             let name = key.value.as_str();
             if let Some(first) = seen.get(name) {
-                self.again(key, *first);
+                self.again(key, value, *first);
                 continue;
             }
             seen.insert(name, key.at);
@@ -132,20 +146,37 @@ impl<'a> Reader<'a> {
         let message = if meant.is_some() {
             format!("unknown key `{name}`{}", hint(&key.value, T::KEYS.iter().copied()))
         } else if homes.is_empty() {
-            format!("unknown key `{name}`; the keys here are {}", T::KEYS.join(", "))
+            let alike =
+                T::KEYS.iter().filter(|known| is_part(&key.value, known)).copied().collect::<Vec<_>>();
+            if is_credential(&key.value) {
+                format!(
+                    "unknown key `{name}`: a credential for the provider cannot be configured; clients can bring theirs (openai.provider_auth)"
+                )
+            } else if alike.is_empty() {
+                format!("unknown key `{name}`; the keys here are {}", T::KEYS.join(", "))
+            } else {
+                format!("unknown key `{name}`; did you mean one of {}?", alike.join(", "))
+            }
         } else {
-            let homes = homes.join(" and ");
-            format!("`{name}` is no key here, but one of {homes}: is this line indented as it should be?")
+            let homes = homes.join(" or ");
+            let here = if self.path.is_empty() { "the top level" } else { self.path.as_str() };
+            format!(
+                "`{name}` is not a key of {here}; it belongs at {homes}: is this line indented as it should be?"
+            )
         };
         self.report.add(key.at, self.child(&key.value), message);
         meant.filter(|meant| entries.iter().all(|(key, _)| key.value != *meant))
     }
 
     /// Notes a key that stands twice.
-    fn again(&mut self, key: &Typed<String>, first: Place) {
+    fn again(&mut self, key: &Typed<String>, value: &Item, first: Place) {
         let path = self.child(&key.value);
+        let instead = match value.value {
+            Value::List(_) | Value::Mapping(_) => "write what both hold under one of them",
+            Value::Null | Value::Scalar(_) => "take one of them away",
+        };
         let message = format!(
-            "the key `{}` stands here a second time, first in line {}: expected one of them, or both values under one key",
+            "the key `{}` stands here a second time, first in line {}: {instead}",
             shown(&key.value),
             first.line
         );
@@ -213,7 +244,7 @@ fn advice(value: &Value, expected: &str) -> &'static str {
             if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
                 " in quotes; a number is written without quotes"
             } else if text.contains("${") {
-                "; numbers cannot come from the environment"
+                "; numbers cannot come from the environment: write the number itself"
             } else if digits.starts_with(|first: char| first.is_ascii_digit()) {
                 "; a number is written without a unit, which the key's name tells"
             } else {
@@ -240,6 +271,17 @@ fn advice(value: &Value, expected: &str) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// Whether `typed` is whole words of a known key: `timeout` of `request_timeout_ms`.
+fn is_part(typed: &str, known: &str) -> bool {
+    !typed.is_empty() && format!("_{known}_").contains(&format!("_{typed}_"))
+}
+
+/// Whether a key asks for what other gateways call the key of an API.
+fn is_credential(typed: &str) -> bool {
+    let letters = typed.chars().filter(char::is_ascii_alphabetic).collect::<String>().to_ascii_lowercase();
+    ["apikey", "authorization", "bearertoken"].contains(&letters.as_str())
 }
 
 /// A key for a message: bounded, without control characters.
@@ -305,7 +347,7 @@ impl<T: Shape> Shape for Entries<T> {
         let mut seen = HashMap::new();
         for (key, value) in entries {
             if let Some(first) = seen.get(key.value.as_str()) {
-                reader.again(key, *first);
+                reader.again(key, value, *first);
                 continue;
             }
             seen.insert(key.value.as_str(), key.at);

@@ -14,6 +14,8 @@ type Asked = (Place, String);
 struct Unavailable {
     /// What it is, for people.
     feature: &'static str,
+    /// What to write instead.
+    instead: &'static str,
     /// Where the file asks for it.
     asked: fn(&EdgeFile) -> Vec<Asked>,
 }
@@ -22,6 +24,7 @@ struct Unavailable {
 const TABLE: &[Unavailable] = &[
     Unavailable {
         feature: "HTTPS for clients",
+        instead: "take it away, and put a proxy that has the certificate in front",
         asked: |file| {
             let tls = file.listen.as_ref().and_then(|listen| listen.value.tls.as_ref());
             [
@@ -35,6 +38,7 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "a certificate revocation list",
+        instead: "take it away; a Node is shut out by taking its entry under `nodes` away",
         asked: |file| {
             let identity = file.identity.as_ref();
             one(identity.and_then(|identity| text(identity.value.crl_file.as_ref(), "identity.crl_file")))
@@ -42,15 +46,22 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "the console",
+        instead: "`iop-edge status` shows a running Edge; write `enabled: false`",
         asked: |file| one(switch(file.console.as_ref(), "console.enabled")),
     },
     Unavailable {
         feature: "the control plane",
+        instead: "write `enabled: false`",
         asked: |file| one(switch(file.control_plane.as_ref(), "control_plane.enabled")),
     },
-    Unavailable { feature: "the A2A surface", asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")) },
+    Unavailable {
+        feature: "the A2A surface",
+        instead: "write `enabled: false`",
+        asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")),
+    },
     Unavailable {
         feature: "SSE keep-alive on tunnels",
+        instead: "write `tunnel: false`",
         asked: |file| {
             let keepalive = file.openai.as_ref().and_then(|openai| openai.value.keepalive.as_ref());
             one(keepalive
@@ -59,6 +70,7 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "the stream evidence gate",
+        instead: "write `enabled: false`",
         asked: |file| {
             let gate = file.openai.as_ref().and_then(|openai| openai.value.stream_evidence_gate.as_ref());
             one(gate.and_then(|gate| on(gate.value.enabled.as_ref(), "openai.stream_evidence_gate.enabled")))
@@ -66,6 +78,7 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "authentication at the provider by profile",
+        instead: "take it away; clients can bring their credential (openai.provider_auth)",
         asked: |file| {
             in_profiles(file, "auth", |profile| {
                 let auth = profile.auth.as_ref()?;
@@ -76,10 +89,12 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "profile extensions",
+        instead: "take them away",
         asked: |file| in_profiles(file, "extensions", |profile| entries(&profile.extensions)),
     },
     Unavailable {
         feature: "this adapter type",
+        instead: "write `openai_compat` or `vllm`; an Ollama server is `openai_compat`, with `profile: ollama` at its provider",
         asked: |file| {
             let mut asked = Vec::new();
             for (i, node) in listed(&file.nodes) {
@@ -94,6 +109,7 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "this provider type",
+        instead: "write `openai_compat` or `vllm`; an Ollama server is `openai_compat` with `profile: ollama`",
         asked: |file| {
             in_providers(file, "type", |provider| {
                 provider.r#type.as_ref().filter(|kind| is_later_type(&kind.value)).map(|kind| kind.at)
@@ -102,6 +118,7 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "a health check by path",
+        instead: "take it away",
         asked: |file| {
             in_providers(file, "health.path", |provider| {
                 let health = provider.health.as_ref()?;
@@ -111,6 +128,7 @@ const TABLE: &[Unavailable] = &[
     },
     Unavailable {
         feature: "a health check by generation",
+        instead: "write `generation: false`",
         asked: |file| {
             in_providers(file, "health.generation", |provider| {
                 let health = provider.health.as_ref()?;
@@ -129,8 +147,7 @@ const TABLE: &[Unavailable] = &[
 pub(super) const LATER_TYPES: [&str; 2] = ["ollama", "cli"];
 
 /// What is said of an upstream that is not plain HTTP; the check stands where URLs are resolved.
-pub(super) const HTTPS_UPSTREAM: &str =
-    "https:// to a provider is not available in this release; expected an http:// URL";
+pub(super) const HTTPS_UPSTREAM: &str = "https:// to a provider is not available in this release; expected an http:// base_url, such as that of a proxy on the Node's machine";
 
 /// Whether an adapter or provider type comes in a later release.
 pub(super) fn is_later_type(kind: &str) -> bool {
@@ -141,7 +158,8 @@ pub(super) fn is_later_type(kind: &str) -> bool {
 pub(super) fn check(file: &EdgeFile, report: &mut Report) {
     for line in TABLE {
         for (at, path) in (line.asked)(file) {
-            report.add(at, path, format!("{} is not available in this release", line.feature));
+            let (feature, instead) = (line.feature, line.instead);
+            report.add(at, path, format!("{feature} is not available in this release: {instead}"));
         }
     }
 }

@@ -11,7 +11,7 @@ pub const URL_BYTES_MAX: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
     /// Neither `http://` nor `https://`.
-    #[error("expected an absolute URL such as http://127.0.0.1:8000/v1")]
+    #[error("expected a URL that begins with http://, such as http://127.0.0.1:8000/v1")]
     NotAbsolute,
     /// `https://`.
     #[error("{HTTPS_UPSTREAM}")]
@@ -24,6 +24,9 @@ pub enum UrlError {
         "expected a host and an optional port (1 to 65535) after http://; an IPv6 address stands in [brackets]"
     )]
     Authority,
+    /// A `$` before the path.
+    #[error("expected a host after http://; an environment variable is written ${{NAME}}, with braces")]
+    Variable,
     /// `user:password@host`.
     #[error("a URL cannot carry a user name or password")]
     UserInfo,
@@ -105,7 +108,11 @@ fn check_authority(authority: &str) -> Result<(), UrlError> {
     if authority.contains('@') {
         return Err(UrlError::UserInfo);
     }
-    if split_authority(authority).is_some() { Ok(()) } else { Err(UrlError::Authority) }
+    match split_authority(authority) {
+        Some(_) => Ok(()),
+        None if authority.contains('$') => Err(UrlError::Variable),
+        None => Err(UrlError::Authority),
+    }
 }
 
 /// Host and port of `host`, `host:port` or `[v6]:port`; `None` when it is none of them.
@@ -175,6 +182,7 @@ mod tests {
             ("http://::1/v1", UrlError::Authority),
             ("http://[::1", UrlError::Authority),
             ("http://[::1]8000", UrlError::Authority),
+            ("http://$HOST:8000", UrlError::Variable),
             ("http://u:p@h", UrlError::UserInfo),
             ("http://h/v1?key=1", UrlError::QueryOrFragment),
             ("http://h/v1#x", UrlError::QueryOrFragment),

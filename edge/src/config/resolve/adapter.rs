@@ -65,7 +65,11 @@ pub(super) fn resolve(
         };
         if let Some(first) = name.as_ref().and_then(|name| adapters.iter().position(|it| it.name == *name)) {
             let at = named.map_or(entry.at, |key| key.at);
-            context.error(at, path("name"), format!("nodes[{node}].adapters[{first}] has the same name"));
+            context.error(
+                at,
+                path("name"),
+                format!("nodes[{node}].adapters[{first}] has the same name: expected one of its own"),
+            );
         }
         let default = typed::AdapterSettings::default();
         let settings = typed.settings.as_ref().map_or(&default, |settings| &settings.value);

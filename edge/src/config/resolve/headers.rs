@@ -94,7 +94,7 @@ fn wrong_name(name: &str) -> Option<&'static str> {
         Some(message)
     } else if CREDENTIAL_PARTS.iter().any(|part| name.contains(part)) {
         Some(
-            "a credential cannot be configured as a header; managed credentials are not available in this release",
+            "a credential cannot be configured as a header: take it away; clients can bring theirs (openai.provider_auth)",
         )
     } else {
         None

@@ -68,9 +68,9 @@ pub(super) fn name(context: &mut Context<'_>, key: &Typed<String>, path: &str) -
     let text = context.text(Some(key), path)?;
     match Name::from_bytes(text.as_bytes()) {
         Ok(name) => Some(name),
-        Err(error) => {
+        Err(_) => {
             let message = format!(
-                "expected a name of a-z, 0-9, `.`, `_`, `-` that begins with a letter or digit, found {}: {error}",
+                "expected a name of a-z, 0-9, `.`, `_`, `-` in at most 63 characters, the first a letter or digit, found {}",
                 quoted(key)
             );
             context.error(key.at, path, message);
@@ -137,7 +137,7 @@ fn address(context: &mut Context<'_>, key: &Typed<String>, path: &str) -> Option
     let parsed = text.parse().ok();
     if parsed.is_none() {
         let message = format!(
-            "expected an address and port such as 127.0.0.1:8080 or [::1]:8080, found {}",
+            "expected an address and port such as 127.0.0.1:8080 or [::1]:8080 (no host name), found {}",
             quoted(key)
         );
         context.error(key.at, path, message);

@@ -72,8 +72,12 @@ pub(super) fn resolve(
     let known = Known { fleet: &fleet, groups: &groups };
     openai.gate = gate::resolve(context_mut, &section(&openai_typed.stream_evidence_gate), &known);
     unavailable::check(file, &mut context.report);
-    openai.provider_id =
-        openai::attribution(&mut context, &openai_typed, place(&file.openai), openai.enabled);
+    openai.provider_id = openai::attribution(
+        &mut context,
+        &openai_typed,
+        (place(&file.openai), file.openai.is_some()),
+        openai.enabled,
+    );
 
     let nobody_may_call = openai.enabled && principals.is_empty();
     let mut warnings = warnings::all(nobody_may_call, place(&file.openai), &fleet, &groups);

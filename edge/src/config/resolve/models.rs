@@ -13,6 +13,7 @@ use super::{
     provider::Provider,
 };
 use crate::config::{
+    catalog::builtin,
     nearest::hint,
     place::{Place, Typed},
     settings::{GenerationPolicy, Model, UsageAttribution},
@@ -56,7 +57,11 @@ impl Groups {
                 && let Some(first) = ids.insert(id.clone(), index)
             {
                 let at = typed.value.id.as_ref().map_or(typed.at, |key| key.at);
-                context.error(at, path("id"), format!("models[{first}] has the same id"));
+                context.error(
+                    at,
+                    path("id"),
+                    format!("models[{first}] has the same id: expected one entry with all its providers"),
+                );
             }
             groups.add(context, fleet, id.map(Arc::from), typed, index);
         }
@@ -140,7 +145,10 @@ fn providers<'a>(
                 context.error(key.at, path, format!("provider {} is already in the list", quoted(key)));
             }
         } else if fleet.is_complete() {
-            let hint = hint(&name, fleet.provider_ids());
+            let hint = match fleet.provider_ids().next() {
+                Some(_) => hint(&name, fleet.provider_ids()),
+                None => "; there is no provider yet".to_owned(),
+            };
             context.error(
                 key.at,
                 path,
@@ -166,10 +174,14 @@ fn member(
     }
     if !profile.served(&provider.models).iter().any(|served| served == target) {
         let message = format!(
-            "provider {} does not serve `{target}`: its models are {}; add it there or map it in profile `{}`",
+            "provider {} does not serve `{target}`: its models are {}; use one of these names, or map it to one by `model_mapping` in {}",
             quoted(key),
             provider.models.join(", "),
-            profile.id
+            if builtin(&profile.id).is_some() {
+                format!("a profile of your own with `base: {}`", profile.id)
+            } else {
+                format!("profile `{}`", profile.id)
+            }
         );
         context.error(key.at, path, message);
         return None;

@@ -77,7 +77,11 @@ impl Fleet {
                 && let Some(first) = ids.insert(id.clone(), index)
             {
                 let at = typed.value.id.as_ref().map_or(typed.at, |key| key.at);
-                context.error(at, format!("nodes[{index}].id"), format!("nodes[{first}] has the same id"));
+                context.error(
+                    at,
+                    format!("nodes[{index}].id"),
+                    format!("nodes[{first}] has the same id: expected one of its own"),
+                );
             }
             fleet.nodes.push(node);
             fleet.index_providers(context, index);
@@ -92,8 +96,9 @@ impl Fleet {
         for (index, provider) in providers.iter().enumerate() {
             let Some(id) = &provider.id else { continue };
             if let Some((n, p)) = self.providers.get(id) {
-                let message =
-                    format!("nodes[{n}].providers[{p}] has the same id; ids are unique in the whole file");
+                let message = format!(
+                    "nodes[{n}].providers[{p}] has the same id: expected one that is unique in the whole file"
+                );
                 context.error(provider.at, format!("nodes[{node}].providers[{index}].id"), message);
             } else {
                 self.providers.insert(id.clone(), (node, index));

@@ -117,12 +117,24 @@ pub(super) fn one_credential(
 pub(super) fn attribution(
     context: &mut Context<'_>,
     typed: &typed::OpenAi,
-    parent: Place,
+    (parent, is_typed): (Place, bool),
     enabled: bool,
 ) -> Arc<str> {
     const PATH: &str = "openai.provider_id";
     let key = typed.provider_id.as_ref();
-    let text = if enabled { context.id(key, parent, PATH, ID_BYTES_MAX) } else { context.label(key, PATH) };
+    let text = match key {
+        // The start of the file stands for a section that is not there; its key alone would be an unknown one.
+        None if enabled && !is_typed => {
+            context.error(
+                parent,
+                PATH,
+                "expected a value, but the section is missing: add `openai: { provider_id: … }`",
+            );
+            None
+        }
+        _ if enabled => context.id(key, parent, PATH, ID_BYTES_MAX),
+        _ => context.label(key, PATH),
+    };
     text.unwrap_or_default().into()
 }
 
@@ -140,6 +152,11 @@ pub(super) fn principals(context: &mut Context<'_>, typed: &typed::OpenAi) -> Ve
         let path = |key: &str| format!("openai.principal_tokens[{index}].{key}");
         let token = &entry.value;
         let token_ref = context.id(token.token_ref.as_ref(), entry.at, &path("token_ref"), ID_BYTES_MAX);
+        // In the list of revoked tokens it would be a comment, and its revocation would do nothing.
+        if token_ref.as_ref().is_some_and(|name| name.starts_with('#')) {
+            let at = place(token.token_ref.as_ref(), entry.at);
+            context.error(at, path("token_ref"), "expected a name that does not begin with #, which begins a comment in the list of revoked tokens");
+        }
         let hash = hash(context, token, entry.at, &path("token_hash_sha256"));
         let principal_ref =
             context.id(token.principal_ref.as_ref(), entry.at, &path("principal_ref"), ID_BYTES_MAX);
@@ -186,7 +203,7 @@ fn hash(
     path: &str,
 ) -> Option<[u8; 32]> {
     let Some(key) = token.token_hash_sha256.as_ref() else {
-        context.error(parent, path, "expected the SHA-256 of the token, but the key is missing");
+        context.error(parent, path, "expected the SHA-256 of the token, but the key is missing; `iop-edge token new` prints the entry");
         return None;
     };
     let text = context.expanded(key.value.expose(), key.at, path)?;

@@ -160,7 +160,13 @@ impl Profiles {
                     let cycle =
                         chain.iter().map(|(name, _)| name.value.as_str()).collect::<Vec<_>>().join(" → ");
                     let (at, path) = base_of(chain.last().copied());
-                    context.error(at, path, format!("the bases form a cycle: {cycle} → {next}"));
+                    context.error(
+                        at,
+                        path,
+                        format!(
+                            "the bases form a cycle: {cycle} → {next}; expected a built-in profile at its end"
+                        ),
+                    );
                     break None;
                 }
                 Err(()) => {}

@@ -290,7 +290,7 @@ fn adapter(
         None if !enabled => return None,
         None => {
             let known = adapters.iter().map(|adapter| adapter.name.as_str()).collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() { "there is none yet".to_owned() } else { format!("of {known}") };
+            let known = if known.is_empty() { "there is none yet".to_owned() } else { known };
             let message =
                 format!("expected the name of an adapter of this node ({known}), but the key is missing");
             context.error(at, path, message);

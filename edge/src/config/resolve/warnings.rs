@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{models::Groups, node::Fleet};
+use super::{models::Groups, node::Fleet, provider::Provider};
 use crate::config::{error::LoadError, place::Place};
 
 /// All of them, in the order of the file's sections.
@@ -22,7 +22,28 @@ pub(super) fn all(nobody_may_call: bool, openai: Place, fleet: &Fleet, groups: &
         message: "every provider of this model is disabled".to_owned(),
     }));
     all.extend(twins(fleet, groups));
+    all.extend(doubled(fleet));
     all
+}
+
+/// Providers whose address is that of an operation already: every request to them would be a 404. The address may come from the
+/// environment, so it is not told.
+fn doubled(fleet: &Fleet) -> Vec<LoadError> {
+    const OPERATION: &str = "/chat/completions";
+    let is_doubled = |provider: &Provider| {
+        let operations = provider.upstream.iter().flat_map(|upstream| &upstream.profile.operations);
+        operations.into_iter().any(|operation| operation.url.matches(OPERATION).count() > 1)
+    };
+    let found = fleet.enabled_providers().filter(|(provider, _)| is_doubled(provider));
+    found
+        .map(|(provider, path)| LoadError {
+            at: provider.at,
+            path: format!("{path}.base_url"),
+            message: format!(
+                "the address ends in {OPERATION}, which is added to it once more: write it without"
+            ),
+        })
+        .collect()
 }
 
 /// Providers that health evidence cannot tell apart: it names adapter and target alone (CAP-4).

@@ -315,6 +315,18 @@ fn what_is_surely_not_meant_is_a_warning() {
 }
 
 #[test]
+fn an_address_that_names_an_operation_is_a_warning() {
+    let told = |url: &str| {
+        let warnings = load(&with_provider(&format!("base_url: {url}"))).unwrap().warnings;
+        warnings.iter().filter(|warning| warning.path == "nodes[0].providers[0].base_url").count()
+    };
+    assert_eq!(told("http://h/v1/chat/completions"), 1);
+    assert_eq!(told("http://h/chat/completions/"), 1);
+    assert_eq!(told("http://h/v1"), 0);
+    assert_eq!(told("http://h/chat"), 0);
+}
+
+#[test]
 fn as_many_slots_as_can_be_leased_are_accepted() {
     let settings = load(&with_provider(&format!("capacity: {SLOTS_MAX}"))).unwrap();
     assert_eq!(i64::from(settings.pool.nodes[0].providers[0].capacity), SLOTS_MAX);

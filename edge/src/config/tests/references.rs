@@ -64,12 +64,12 @@ fn a_disabled_provider_keeps_the_structural_rules() {
         (
             "category: local_inference",
             "category: local",
-            "nodes[0].providers[0].category: expected one of api, cli",
+            "nodes[0].providers[0].category: expected one of api, local_inference",
         ),
         (
             "        category: local_inference\n",
             "",
-            "nodes[0].providers[0].category: expected one of api, cli",
+            "nodes[0].providers[0].category: expected one of api, local_inference",
         ),
         ("models: [qwen3]", "models: []", "nodes[0].providers[0].models: expected at least one model"),
         ("        models: [qwen3]\n", "", "nodes[0].providers[0].models: expected at least one model"),
@@ -235,7 +235,7 @@ fn an_overlay_has_one_base_that_exists_and_no_cycle() {
         ),
         (
             "  p: { base: vllm, base_url: 127.0.0.1:8000 }\n",
-            "2:30: protocol_profiles.p.base_url: expected an absolute URL",
+            "2:30: protocol_profiles.p.base_url: expected a URL that begins with http://",
             &[],
         ),
         (

@@ -16,7 +16,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
         ),
         (
             "edge:\n  capacity: 1\n",
-            "2:3: edge.capacity: `capacity` is no key here, but one of nodes[].providers[].capacity",
+            "2:3: edge.capacity: `capacity` is not a key of edge; it belongs at nodes[].providers[].capacity",
             &[],
         ),
         ("edge: {}\nedge: {}\n", "2:1: edge: the key `edge` stands here a second time, first in line 1", &[]),

@@ -37,7 +37,7 @@ section! {
 section! {
     /// A token that may call.
     pub struct PrincipalToken {
-        /// Name of the token, unique: the unit of usage breakdown.
+        /// Name of the token, unique: the unit of usage breakdown. It does not begin with `#`.
         #[schemars(extend("x-required" = true))]
         pub token_ref: Opt<String>,
         /// SHA-256 of the token, unique. The token itself stands nowhere.
