@@ -42,8 +42,8 @@ impl Oracle {
                 self.expect("I6 order", &Expected::Readiness(*connection, *outcome))?;
             }
             Effect::CloseConnection { connection, reason } => {
-                self.step.others += 1;
                 if *reason == CloseReason::ReadyTimeout {
+                    // Accounted for by its own deadline: any number of them may pass at the same moment.
                     let node = self.owned.get(connection);
                     let claim = node.and_then(|node| self.claims.get(node));
                     let late = claim.is_some_and(|claim| {
@@ -52,6 +52,7 @@ impl Oracle {
                     hold!("I6 order", late, "REG-11: closed as late: {effect:?}");
                     self.disown(*connection, None);
                 } else {
+                    self.step.others += 1;
                     let fenced = self.step.to_fence.iter().all(|(.., of)| of != connection);
                     hold!("I19 fencing", fenced, "closed before its fence: {effect:?}");
                     self.expect("I8 owner", &Expected::Closed(*connection, *reason))?;
