@@ -20,16 +20,17 @@ pub struct LoadError {
     pub message: String,
 }
 
-/// `line:column: path: message`; what is unknown is left out.
+/// `line:column: path: message` on one line; what is unknown is left out. A key of the file may hold any character, so those
+/// that would end the line or steer a terminal are left out, too.
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.at.is_known() {
             write!(f, "{}:{}: ", self.at.line, self.at.column)?;
         }
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", self.path.replace(char::is_control, ""))?;
         }
-        f.write_str(&self.message)
+        f.write_str(&self.message.replace(char::is_control, ""))
     }
 }
 

@@ -169,6 +169,14 @@ nodes:
 }
 
 #[test]
+fn an_error_is_one_line_whatever_a_key_holds() {
+    let text = format!("protocol_profiles:\n  \"a\\nb\\x1b[2J\": {{ base: vlm }}\n{SMALL}");
+    let report = report(&text);
+    assert!(report.lines().all(|line| line.contains("protocol_profiles.ab[2J")), "{report}");
+    assert!(!report.contains('\u{1b}'), "{report}");
+}
+
+#[test]
 fn a_report_has_an_end() {
     let providers: String = (0..150).map(|_| "      - { }\n".to_owned()).collect();
     let report = report(&format!("nodes:\n  - providers:\n{providers}"));
