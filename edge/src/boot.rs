@@ -204,7 +204,7 @@ fn revoked_tokens(settings: &Settings) -> anyhow::Result<revocation::List> {
     let mut list = revocation::List::default();
     let Some(path) = &settings.openai.revoked_tokens_file else { return Ok(list) };
     let text = revocation::read(path).with_context(|| {
-        format!("openai.revoked_tokens_file: {}; an empty file says that none is revoked", path.display())
+        format!("openai.revoked_tokens_file: cannot read {}; it must be there, and an empty one says that none is revoked", path.display())
     })?;
     for token_ref in list.absorb(&text) {
         let known = settings.principals.iter().any(|token| token.principal.token_ref == token_ref);

@@ -336,7 +336,9 @@ impl Fault {
                 "There is nothing at this path. There are /v1/chat/completions and /v1/models."
             }
             Self::RequestTimeout => "The request did not arrive in time.",
-            Self::UnsupportedEncoding => "The content encoding of the request body is not supported.",
+            Self::UnsupportedEncoding => {
+                "The content encoding of the request body is not supported. Send it without `content-encoding`."
+            }
             Self::ExpectationFailed => "The only expectation that is met is 100-continue.",
             Self::HeadTooLarge => "The head of the request is too large.",
             Self::QueueFull => "Too many requests are waiting. Try again in a moment.",

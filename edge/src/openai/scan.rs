@@ -255,7 +255,7 @@ impl Scanner {
     /// It is cut, or `model` is missing or not a non-empty string, or `stream` is not a boolean.
     pub fn finish(self) -> Result<ChatScan, ScanError> {
         if self.state != State::End {
-            return Err(ScanError::Syntax("it ends too early".to_owned()));
+            return Err(ScanError::Syntax("it is empty, or ends before its JSON does".to_owned()));
         }
         let wrong = |param, message| ScanError::Member { param, message };
         match self.model {
