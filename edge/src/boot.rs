@@ -6,6 +6,7 @@
 //! ```
 
 use std::{
+    collections::HashSet,
     net::{SocketAddr, TcpListener},
     os::unix::net::UnixListener,
     rc::Rc,
@@ -161,7 +162,9 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     }
     let _first = tasks.set(shards.iter().map(|s| Arc::clone(&s.tasks)).collect());
     if let Some(path) = settings.openai.revoked_tokens_file.clone() {
-        let watch = revocation::watch::Watch::new(path, revoked, senders.clone(), Arc::clone(&metrics));
+        let known = settings.principals.iter().map(|token| Arc::clone(&token.principal.token_ref)).collect();
+        let watch =
+            revocation::watch::Watch::new(path, revoked, known, senders.clone(), Arc::clone(&metrics));
         spawn_thread("revocations", move || watch.run())?;
     }
     watch_signals(notify)?;
@@ -206,14 +209,8 @@ fn revoked_tokens(settings: &Settings) -> anyhow::Result<revocation::List> {
     let text = revocation::read(path).with_context(|| {
         format!("openai.revoked_tokens_file: cannot read {}; it must be there, and an empty one says that none is revoked", path.display())
     })?;
-    for token_ref in list.absorb(&text) {
-        let known = settings.principals.iter().any(|token| token.principal.token_ref == token_ref);
-        if known {
-            tracing::info!(%token_ref, "token is revoked");
-        } else {
-            tracing::warn!(%token_ref, "the list of revoked tokens names a token that is not configured");
-        }
-    }
+    let known: HashSet<&str> = settings.principals.iter().map(|token| &*token.principal.token_ref).collect();
+    let _told = revocation::announce(list.absorb(&text), |token_ref| known.contains(token_ref));
     Ok(list)
 }
 

@@ -31,6 +31,8 @@ const DOCUMENT_BYTES_PER_TOKEN: Milli = 44;
 const SOUND_BYTES_PER_TOKEN: Milli = 1_300;
 /// A shorter string is no file.
 const FILE_BYTES_MIN: u64 = 256;
+/// A longer one is no address: no server takes it.
+const ADDRESS_BYTES_MAX: u64 = 16 * 1024;
 /// No text has more tokens than bytes.
 const BYTES_PER_TOKEN_MIN: u64 = 1;
 /// What is kept of a string: more than any key or media type that matters.
@@ -79,6 +81,10 @@ fn escaped(unit: u16) -> Milli {
             wide(high >> 4, second).unwrap_or(3 * Milli::from(OTHER_BYTE))
         }
     }
+}
+
+fn is_of_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte)
 }
 
 fn weight(byte: u8) -> Milli {
@@ -224,7 +230,10 @@ impl Estimator {
                     let unit = unit << 4 | digit.unwrap_or_default();
                     self.state = State::Hex(left - 1, unit);
                     if left == 1 {
-                        self.encoded = false;
+                        // Some writers escape `+`.
+                        self.encoded &= u8::try_from(unit).is_ok_and(is_of_base64);
+                        // What is no ASCII matches nothing that is looked for, which is enough to know of it.
+                        self.start.push(&[u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(0xff)]);
                         self.character(escaped(unit));
                         self.state = State::Text;
                     }
@@ -275,6 +284,8 @@ impl Estimator {
 
     fn text(&mut self, plain: &[u8]) {
         self.start.push(plain);
+        // Text has a blank soon.
+        self.encoded = self.encoded && memchr::memchr(b' ', plain).is_none();
         self.length += plain.len() as u64;
         // By the byte, in one loop without a branch; characters of three bytes are put right afterwards.
         let sum: Milli = plain.iter().map(|byte| weight(*byte)).sum();
@@ -312,10 +323,16 @@ impl Estimator {
     fn escape(&mut self, byte: u8) {
         self.state = State::Text;
         match byte {
+            b'u' => {}
+            b'/' => self.start.push(b"/"),
+            // Part of nothing that is looked for.
+            _ => self.start.push(&[0xff]),
+        }
+        match byte {
             b'u' => self.state = State::Hex(4, 0),
             b'n' | b'r' => self.character(NEWLINE.into()),
             b't' => self.character(BLANK.into()),
-            // Base64 may come with its slashes escaped.
+            // Base64, addresses and media types may come with their slashes escaped, as PHP writes them.
             b'/' => self.character(PUNCTUATION.into()),
             _ => {
                 self.encoded = false;
@@ -336,7 +353,9 @@ impl Estimator {
             self.end_key();
             return;
         }
-        match self.key.as_bytes() {
+        // Tools are text to the model, whatever they look like.
+        let key = if self.in_tools { &[] } else { self.key.as_bytes() };
+        match key {
             b"media_type" | b"mime_type" => self.media = Some(Media::of(self.start.as_bytes())),
             b"type" if self.start.as_bytes() == b"image" => self.tokens += IMAGE,
             b"url" | b"image_url" | b"data" | b"file_data" if self.is_file() => {
@@ -351,6 +370,7 @@ impl Estimator {
     fn end_key(&mut self) {
         let key = self.key.as_bytes();
         match key {
+            _ if self.in_tools => {}
             b"tools" | b"functions" if self.depth == 1 => self.in_tools = true,
             b"role" => self.tokens += MESSAGE,
             b"image_url" => self.tokens += IMAGE,
@@ -364,10 +384,9 @@ impl Estimator {
 
     fn is_file(&self) -> bool {
         let start = self.start.as_bytes();
-        start.starts_with(b"data:")
-            || start.starts_with(b"http://")
-            || start.starts_with(b"https://")
-            || self.length >= FILE_BYTES_MIN && self.encoded && !start.contains(&b' ')
+        let is_address = start.starts_with(b"http://") || start.starts_with(b"https://");
+        is_address && self.length <= ADDRESS_BYTES_MAX
+            || self.encoded && (self.length >= FILE_BYTES_MIN || start.starts_with(b"data:"))
     }
 
     /// What an encoded file counts; images are counted where they are announced.
@@ -513,6 +532,49 @@ mod tests {
         }
         // The same characters as a text are a text.
         assert!(message(&base64) > long / 8);
+    }
+
+    #[test]
+    fn a_file_is_known_however_its_writer_escapes() {
+        let base64 = "iVBORw0KGgoAAAANSUhEUgAA+/wAAAP8".repeat(4000);
+        let of = |part: String| {
+            estimate(&format!("{{\"messages\":[{{\"role\":\"user\",\"content\":[{part}]}}]}}"))
+        };
+        // PHP escapes slashes, .NET the plus.
+        for escaped in [base64.replace('/', "\\/"), base64.replace('+', "\\u002B"), base64.clone()] {
+            for part in [
+                format!(
+                    "{{\"type\":\"image_url\",\"image_url\":{{\"url\":\"data:image\\/png;base64,{escaped}\"}}}}"
+                ),
+                "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https:\\/\\/example.org\\/a.png\"}}"
+                    .to_owned(),
+                format!(
+                    "{{\"type\":\"image\",\"source\":{{\"media_type\":\"image\\/png\",\"data\":\"{escaped}\"}}}}"
+                ),
+            ] {
+                let estimated = of(part);
+                assert!((1600..1630).contains(&estimated), "{estimated}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_passes_for_a_file() {
+        let text = ENGLISH.trim_end().repeat(100);
+        for json in [
+            format!("{{\"tools\":[{{\"url\":\"https://a.test/{text}\"}}]}}"),
+            format!("{{\"\\u0074ools\":[{{\"url\":\"data:{text}\"}}]}}"),
+            format!("{{\"functions\":[{{\"data\":\"{}\"}}]}}", text.replace(' ', "_")),
+            format!("{{\"messages\":[{{\"url\":\"https://a.test/{text}\"}}]}}"),
+            format!("{{\"messages\":[{{\"url\":\"data:{text}\"}}]}}"),
+            format!("{{\"messages\":[{{\"data\":\"data: {text}\"}}]}}"),
+        ] {
+            let estimated = estimate(&json);
+            assert!((6000..14000).contains(&estimated), "{estimated}: {}", &json[..60]);
+        }
+        // What a tool calls its members announces no picture.
+        let schema = "{\"tools\":[{\"properties\":{\"image_url\":{\"type\":\"image\"},\"role\":{\"type\":\"string\"}}}]}";
+        assert!(estimate(schema) < 60, "{}", estimate(schema));
     }
 
     #[test]

@@ -75,6 +75,9 @@ fn fill_in(scan: &ChatScan, field: &'static str, tokens: u64, edits: &mut Vec<Ed
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
     use crate::openai::scan::Scanner;
 
@@ -228,7 +231,7 @@ mod tests {
         ] {
             let out = sent(body, policy, fields);
             assert_eq!(out, expected, "of {body}");
-            serde_json::from_str::<serde_json::Value>(&out).unwrap();
+            serde_json::from_str::<Value>(&out).unwrap();
         }
     }
 
@@ -242,5 +245,118 @@ mod tests {
             out.joined(),
             "{\"max_tokens\":1000,\"model\":\"served/m\",\"x\":[1],\"thinking_token_budget\":64,\"max_completion_tokens\":1000}"
         );
+    }
+
+    /// Names that a body of the property below draws from: ours and others.
+    const NAMES: [&str; 10] = [
+        "model",
+        "stream",
+        "max_tokens",
+        "max_completion_tokens",
+        "thinking_token_budget",
+        "thinking_budget_tokens",
+        "messages",
+        "max_tokens ",
+        "é\"x",
+        "",
+    ];
+
+    fn value() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            3 => (0..2000_u64).prop_map(|tokens| tokens.to_string()),
+            2 => Just("null".to_owned()),
+            1 => prop::sample::select(vec![
+                "true", "-1", "-0", "0", "1E2", "1.0", "18446744073709551615", "18446744073709551616", "\"7\"",
+                "\"\\u006d\\\"}\"", "1e300", "\"max_tokens\"", "{}", "[]",
+            ]).prop_map(str::to_owned),
+        ];
+        leaf.prop_recursive(3, 16, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3)
+                    .prop_map(|items| format!("[ {}]", items.join(" ,"))),
+                (prop::sample::select(&NAMES[..8]), inner)
+                    .prop_map(|(name, value)| format!("{{\"{name}\" :{value}\n}}")),
+            ]
+        })
+    }
+
+    /// The name as a JSON string, some letters of which are escaped.
+    fn written(name: &str, escapes: u32) -> String {
+        let letters = name.chars().enumerate().map(|(place, letter)| {
+            if escapes >> (place % 32) & 1 == 1 || letter == '"' {
+                format!("\\u{:04x}", u32::from(letter))
+            } else {
+                letter.to_string()
+            }
+        });
+        format!("\"{}\"", letters.collect::<String>())
+    }
+
+    /// What serde_json makes of the body and the policy.
+    fn expected(body: &str, target: &str, policy: &GenerationPolicy, fields: &GenerationFields) -> Value {
+        let mut body: Value = serde_json::from_str(body).unwrap();
+        let object = body.as_object_mut().unwrap();
+        object.insert("model".to_owned(), target.into());
+        let names_none = |object: &serde_json::Map<String, Value>, names: [&str; 2]| {
+            names.into_iter().all(|name| object.get(name).is_none_or(Value::is_null))
+        };
+        let limits = ["max_tokens", "max_completion_tokens"];
+        if names_none(object, limits) {
+            if let Some(default) = policy.default_max_tokens {
+                let tokens = default.max(policy.min_max_tokens.unwrap_or(0));
+                object.insert(fields.max_tokens.to_owned(), tokens.into());
+            }
+        } else if let Some(least) = policy.min_max_tokens {
+            for name in limits {
+                if object.get(name).and_then(Value::as_u64).is_some_and(|tokens| tokens < least) {
+                    object.insert(name.to_owned(), least.into());
+                }
+            }
+        }
+        if let (Some(tokens), Some(field)) = (policy.default_thinking_token_budget, fields.thinking_budget)
+            && names_none(object, ["thinking_token_budget", "thinking_budget_tokens"])
+        {
+            object.insert(field.to_owned(), tokens.into());
+        }
+        body
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn an_edited_body_is_what_another_parser_would_make_of_it(
+            members in prop::collection::vec((prop::sample::select(&NAMES[2..]), any::<u32>(), value(), any::<bool>()), 0..7),
+            model_at in any::<prop::sample::Index>(),
+            escapes in any::<u32>(),
+            (default, least, thinking) in (0..1500_u64, 0..1500_u64, 0..100_u64),
+            profile in prop::sample::select(vec!["openai", "vllm", "llama_cpp", "ollama"]),
+            cut in 1..40_usize,
+        ) {
+            let mut seen = std::collections::BTreeSet::new();
+            let mut members: Vec<String> = members
+                .into_iter()
+                .filter(|(name, ..)| seen.insert(*name))
+                .map(|(name, escapes, value, blank)| {
+                    let blank = if blank { " \t\r\n" } else { "" };
+                    format!("{blank}{}{blank}:{blank}{value}{blank}", written(name, escapes))
+                })
+                .collect();
+            members.insert(model_at.index(members.len() + 1), format!("{}:\"m\"", written("model", escapes)));
+            let text = format!(" {{{}}}\n", members.join(","));
+            let scan = scan(&text);
+            let (policy, fields) = (policy(default, least, thinking), GenerationFields::of_builtin(profile));
+            let body: Body = text.as_bytes().chunks(cut).map(Bytes::copy_from_slice).collect();
+            let out = body_for(&scan, &body, "served/\"é", &policy, &fields).joined();
+            let out = str::from_utf8(&out).unwrap();
+            let parsed: Value = serde_json::from_str(out).unwrap();
+            prop_assert_eq!(parsed, expected(&text, "served/\"é", &policy, &fields), "{} from {}", out, text);
+            // Nothing stands there twice: a second edit finds nothing to do.
+            let mut scanner = Scanner::default();
+            prop_assert_eq!(scanner.push(out.as_bytes()), Ok(()));
+            let again = scanner.finish().unwrap();
+            let same = body_for(&again, &Body::from(Bytes::copy_from_slice(out.as_bytes())), "served/\"é", &policy, &fields);
+            prop_assert_eq!(same.joined(), out.as_bytes());
+        }
     }
 }

@@ -11,8 +11,9 @@ use std::{borrow::Cow, ops::Range};
 
 /// Deepest nesting of arrays and objects that is passed on. Our own scanner would not mind more, a provider may.
 const DEPTH_MAX: u32 = 128;
-/// Longest key, as it stands in the body, that can mean one of our members: `stream` with every letter escaped has 38.
-const KEY_BYTES_MAX: usize = 64;
+/// Longest key, as it stands in the body, that can mean one of our members: the longest name with every letter escaped, and
+/// its quotes. One that was missed would be written a second time by [`super::policy`].
+const KEY_BYTES_MAX: usize = 2 + "\\u0074".len() * "thinking_budget_tokens".len();
 /// Longest model name as it stands in the body, quotes included.
 const MODEL_BYTES_MAX: usize = 4096;
 
@@ -665,6 +666,23 @@ mod tests {
         assert_eq!((scan.model.as_str(), scan.stream), ("m", true));
         let twice = "{\"model\":\"m\",\"\\u006dodel\":\"n\"}";
         assert!(matches!(chat(twice.as_bytes()), Err(ScanError::Syntax(_))));
+        // Every name, with every letter escaped.
+        for name in [
+            "max_tokens",
+            "max_completion_tokens",
+            "thinking_token_budget",
+            "thinking_budget_tokens",
+            "stream",
+        ] {
+            let letters: String = name.bytes().map(|letter| format!("\\u{letter:04X}")).collect();
+            let twice = format!("{{\"model\":\"m\",\"{name}\":null,\"{letters}\":null}}");
+            assert!(matches!(chat(twice.as_bytes()), Err(ScanError::Syntax(_))), "{name}");
+            if name != "stream" {
+                let once = format!("{{\"model\":\"m\",\"{letters}\":7}}");
+                let limits = chat(once.as_bytes()).unwrap().limits;
+                assert_eq!(limits.get(name).map(|limit| limit.amount), Some(Amount::Tokens(7)), "{name}");
+            }
+        }
         // Deeper ones and long ones are others.
         let long = "model".repeat(100);
         let other = format!("{{\"{long}\":1,\"x\":{{\"model\":\"n\",\"stream\":7}},\"model\":\"m\"}}");

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use control::record::Dump;
-use dataplane::local::Queue;
+use dataplane::{local::Queue, mailbox::Sender};
 
 use crate::{
     mail::{ToControl, ToShard},
@@ -36,19 +36,20 @@ pub(super) async fn dump(state: &Rc<ShardState>) -> Option<Vec<u8>> {
 pub(crate) fn write(state: &ShardState, token: u64, dump: Box<Dump>) {
     let Some(back) = state.sender() else { return };
     let begun = std::thread::Builder::new().name("dump".to_owned()).spawn(move || {
-        let mut mail = ToShard::DumpText(token, text(&dump));
-        // A shard that is far behind gets it when it has taken something; one that is gone needs it no more.
-        while let Err(refused) = back.send(mail) {
-            if back.is_empty() {
-                return;
-            }
-            mail = refused;
-            std::thread::park_timeout(std::time::Duration::from_millis(1));
-        }
+        bring(&back, ToShard::DumpText(token, text(&dump)));
     });
     if let Err(error) = begun {
         tracing::warn!(%error, "no thread for the inputs");
         deliver(state, token, Vec::new());
+    }
+}
+
+/// A shard that is far behind gets its mail when it has taken something. One that is gone never does, and the process with it,
+/// whose end this thread does not hold up.
+fn bring(back: &Sender<ToShard>, mut mail: ToShard) {
+    while let Err(refused) = back.send(mail) {
+        mail = refused;
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
     }
 }
 
@@ -67,4 +68,38 @@ fn text(dump: &Dump) -> Vec<u8> {
         text.push(b'\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    use dataplane::mailbox;
+
+    use super::*;
+
+    /// One that was lost would leave its reader, and every later one, waiting for ever.
+    #[test]
+    fn no_text_is_lost_in_a_mailbox_that_is_now_full_and_now_empty() {
+        const TEXTS: u64 = 500;
+        let (sender, inbox) = mailbox::for_thread(1);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(SeqCst) {
+                    let _full = sender.send(ToShard::Drain);
+                }
+            });
+            scope.spawn(|| {
+                (0..TEXTS).for_each(|token| bring(&sender, ToShard::DumpText(token, Vec::new())));
+                done.store(true, SeqCst);
+            });
+            let mut brought = 0;
+            while brought < TEXTS && !done.load(SeqCst) {
+                brought += u64::from(matches!(inbox.try_pop(), Some(ToShard::DumpText(..))));
+            }
+            brought += u64::from(matches!(inbox.try_pop(), Some(ToShard::DumpText(..))));
+            assert_eq!(brought, TEXTS);
+        });
+    }
 }

@@ -4,6 +4,7 @@
 //! an editor's rename, and a lost one would keep a stolen token alive.
 
 use std::{
+    collections::HashSet,
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -36,6 +37,8 @@ struct Marks {
 pub struct Watch {
     path: PathBuf,
     list: List,
+    /// The tokens of this Edge.
+    known: HashSet<Arc<str>>,
     seen: Option<Marks>,
     failing: bool,
     shards: Vec<Sender<ToShard>>,
@@ -45,12 +48,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch that goes on from `list`, which the shards know.
+    /// A watch over the `known` tokens that goes on from `list`, of which the shards know.
     #[must_use]
-    pub fn new(path: PathBuf, list: List, shards: Vec<Sender<ToShard>>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        path: PathBuf,
+        list: List,
+        known: HashSet<Arc<str>>,
+        shards: Vec<Sender<ToShard>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let untold = shards.iter().map(|_| Vec::new()).collect();
         metrics.tokens_revoked(list.iter().count(), true);
-        Self { path, list, seen: None, failing: false, shards, untold, metrics }
+        Self { path, list, known, seen: None, failing: false, shards, untold, metrics }
     }
 
     /// Watches for as long as the process lives.
@@ -71,11 +80,9 @@ impl Watch {
             Ok(Some((marks, text))) => {
                 self.seen = Some(marks).filter(|marks| marks.are_settled(clock::unix_seconds()));
                 self.failing = false;
-                let new = self.list.absorb(&text);
-                for token_ref in &new {
-                    tracing::warn!(%token_ref, "token revoked");
-                    self.untold.iter_mut().for_each(|untold| untold.push(Arc::clone(token_ref)));
-                }
+                let new =
+                    super::announce(self.list.absorb(&text), |token_ref| self.known.contains(token_ref));
+                self.untold.iter_mut().for_each(|untold| untold.extend_from_slice(&new));
                 self.metrics.tokens_revoked(self.list.iter().count(), true);
             }
             Err(error) => {
@@ -129,7 +136,8 @@ mod tests {
     fn watch(path: &Path, capacity: usize) -> (Watch, mailbox::ThreadInbox<ToShard>) {
         let (sender, inbox) = mailbox::for_thread(capacity);
         let metrics = Arc::new(Metrics::new().unwrap());
-        (Watch::new(path.to_owned(), List::default(), vec![sender], metrics), inbox)
+        let known = ["laptop", "phone", "tablet", "watch"].map(Arc::from).into();
+        (Watch::new(path.to_owned(), List::default(), known, vec![sender], metrics), inbox)
     }
 
     fn told(inbox: &mailbox::ThreadInbox<ToShard>) -> Vec<String> {
@@ -167,6 +175,18 @@ mod tests {
         assert_eq!(step(&replace), ["phone"]);
         assert!(step(&|| fs::remove_file(&path).unwrap()).is_empty());
         assert_eq!(step(&|| fs::write(&path, "laptop\nwatch\n").unwrap()), ["watch"]);
+    }
+
+    #[test]
+    fn shards_are_told_of_their_own_tokens_alone_however_long_the_list_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("revoked");
+        let others: String = (0..400_000).map(|line| format!("{line}\n")).collect();
+        fs::write(&path, others + "laptop\n").unwrap();
+        let (mut watch, inbox) = watch(&path, 8);
+        watch.look();
+        watch.tell();
+        assert_eq!(told(&inbox), ["laptop"]);
     }
 
     #[test]
