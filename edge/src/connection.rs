@@ -26,7 +26,7 @@ use prometheus::IntGauge;
 use proto::message::{Header, Operation};
 
 use crate::{
-    config::{Settings, capability},
+    config::{GenerationPolicy, Settings, capability},
     dispatch::{self, Ended, Plan},
     openai::{
         estimate::{self, Estimator},
@@ -246,10 +246,10 @@ impl Client {
                 return self.refuse(connection, request, &error.into()).await;
             }
         }
-        if self.permit(request).is_none() {
+        let Some(permit) = self.permit(request) else {
             tracing::debug!(request = &*request.id, reason = "revoked", "token refused");
             return self.refuse(connection, request, &Fault::Unauthorized).await;
-        }
+        };
         match route {
             Route::Models => {
                 let body = models::list(&self.state.settings, self.created);
@@ -262,7 +262,7 @@ impl Client {
                     self.refuse(connection, request, &fault).await
                 }
             },
-            Route::Chat => match self.plan(connection, request, &head).await {
+            Route::Chat => match self.plan(connection, request, &head, permit).await {
                 Ok(plan) => {
                     // Its buffer must not be held for as long as the response takes.
                     drop(head);
@@ -290,6 +290,7 @@ impl Client {
         connection: &mut Connection,
         request: &mut Request,
         head: &RequestHead,
+        permit: Permit,
     ) -> Result<Box<Plan>, Option<Fault>> {
         let auth = &self.state.settings.openai.provider_auth;
         let provider_auth = auth.take(&head.headers).map_err(Some)?;
@@ -313,11 +314,13 @@ impl Client {
             })
         })?;
         let settings = &self.state.settings;
-        let (group, window) = match (settings.model(&scan.model), settings.direct_model(&scan.model)) {
-            (Some(model), _) => (Arc::clone(&model.id), model.context_window_tokens),
+        let (group, window, generation) = match settings.model(&scan.model) {
+            Some(model) => (Arc::clone(&model.id), model.context_window_tokens, model.generation),
             // Of what stands behind a direct route nothing but its name is known.
-            (None, Some(model)) => (Arc::clone(model), None),
-            (None, None) => return Err(Some(Fault::UnknownModel { model: Some(scan.model) })),
+            None => match settings.direct_model(&scan.model) {
+                Some(model) => (Arc::clone(model), None, GenerationPolicy::default()),
+                None => return Err(Some(Fault::UnknownModel { model: Some(scan.model) })),
+            },
         };
         request.model = Some(Arc::clone(&group));
         let needs = if scan.stream {
@@ -331,14 +334,15 @@ impl Client {
             return Err(Some(Fault::ContextTooLong { tokens, window }));
         }
         // The body may have taken its time.
-        let Some(permit) = self.permit(request) else {
+        if permit.is_closed() {
             let stops = self.state.stopping.is_closed();
             return Err(Some(if stops { Fault::Draining } else { Fault::Unauthorized }));
-        };
+        }
         Ok(Box::new(Plan {
             permit,
             group,
             needs,
+            generation,
             long: tokens >= threshold,
             operation: Operation::ChatCompletions,
             headers: wire_headers(head, auth.enabled.then_some(&*auth.from_header)),

@@ -59,6 +59,8 @@ pub struct Plan {
     pub group: Arc<str>,
     /// What a candidate must be able to do.
     pub needs: Capabilities,
+    /// Token limits of the model.
+    pub generation: GenerationPolicy,
     /// Whether it takes a long slot.
     pub long: bool,
     /// Which operation.
@@ -349,20 +351,13 @@ impl Session<'_> {
 
     /// The body as the chosen provider gets it.
     fn body_for(&self, grant: &Grant) -> Body {
-        let settings = &self.shard.settings;
-        let policy = settings.model(&self.plan.group).map(|model| model.generation).unwrap_or_default();
-        let fields = if policy == GenerationPolicy::default() {
+        let policy = &self.plan.generation;
+        let fields = if *policy == GenerationPolicy::default() {
             None
         } else {
-            settings.provider(&grant.provider).map(|(_, provider)| provider.generation_fields)
+            self.shard.settings.provider(&grant.provider).map(|(_, provider)| provider.generation_fields)
         };
-        policy::body_for(
-            &self.plan.scan,
-            &self.plan.body,
-            &grant.target,
-            &policy,
-            &fields.unwrap_or_default(),
-        )
+        policy::body_for(&self.plan.scan, &self.plan.body, &grant.target, policy, &fields.unwrap_or_default())
     }
 
     fn tunnel(&self, grant: &Grant) -> TunnelRequest {
