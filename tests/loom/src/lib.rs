@@ -52,7 +52,7 @@ pub fn interleavings(preemptions: usize, model: impl Fn() + Sync + Send + 'stati
     builder.check(model);
 }
 
-/// [`mailbox::turn::ring_bells`], for the models.
+/// `mailbox::turn::ring_bells`, for the models.
 pub async fn ring_bells() {
     mailbox::turn::ring_bells().await;
 }

@@ -2,7 +2,7 @@
 //!
 //! | Module | What it is |
 //! |---|---|
-//! | [`reference`] | the machine once more, written for obviousness: it must give the same effects |
+//! | [`mod@reference`] | the machine once more, written for obviousness: it must give the same effects |
 //! | [`invariants`] | invariants that hold after each step, each a named check on the oracle's own books |
 //! | [`judge`] | a machine with both beside it, step by step |
 //! | [`world`] | the same with a clock for tests, and configurations written as text |
