@@ -146,6 +146,6 @@ fn a_list_that_cannot_be_read_stops_the_start_and_later_changes_nothing() -> any
     let config = site.dir().join("edge.yaml");
     let (code, said) = run(&site, "iop-edge", &["serve", "--config", path(&config)?])?;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("openai.revoked_tokens_file") && said.contains("an empty file"), "{said}");
+    assert!(said.contains("openai.revoked_tokens_file") && said.contains("an empty one"), "{said}");
     Ok(())
 }
