@@ -183,7 +183,8 @@ pub const CATALOG: &[Builtin] = &[
         operations: &[MODELS_PATH, CHAT_PATH],
         capabilities: BASIC,
     },
-    // Of the servers below no more is said than what their own documentation says.
+    // Of the servers below the base URLs are what their own documentation says. A path whose page is not named with it is the
+    // usual one of its dialect, as are the capabilities: a profile on top corrects what a server does otherwise.
     // api-docs.deepseek.com: "Your First API Call"
     Builtin {
         id: "deepseek",
