@@ -78,6 +78,12 @@ pub(super) fn is_token(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(valid)
 }
 
+/// Whether a field would not reach a provider as it was sent: the Node writes it anew, or it is internal to this product or
+/// to proxies.
+pub(super) fn never_arrives(name: &str) -> bool {
+    name == "accept-encoding" || name.starts_with("x-iop-") || name.starts_with("proxy-")
+}
+
 /// Why a field cannot be configured at all; `name` is in lower case.
 pub(super) fn wrong_field(name: &str) -> Option<&'static str> {
     if !is_token(name) {

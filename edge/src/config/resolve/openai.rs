@@ -69,6 +69,10 @@ fn provider_auth(context: &mut Context<'_>, typed: Option<&Typed<typed::Provider
             let message =
                 format!("expected another header: {} holds the client's token for this Edge", quoted(key));
             context.error(key.at, path, message);
+        } else if let Some(key) = key.filter(|_| name == "target_header" && headers::never_arrives(&text)) {
+            let message =
+                format!("expected another header: the node sets {} itself or lets none through", quoted(key));
+            context.error(key.at, path, message);
         }
         text.into()
     };

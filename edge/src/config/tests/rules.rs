@@ -233,6 +233,12 @@ fn provider_auth_has_its_defaults_and_its_rules() {
             "holds the client's token",
         ),
         ("target_header: Host", "2:35: openai.provider_auth.target_header: ", "belongs to the connection"),
+        ("target_header: X-IOP-Key", "2:35: openai.provider_auth.target_header: ", "lets none through"),
+        (
+            "target_header: Accept-Encoding",
+            "2:35: openai.provider_auth.target_header: ",
+            "sets `Accept-Encoding` itself",
+        ),
         ("scheme: 'Bearer x'", "2:28: openai.provider_auth.scheme: ", "expected one word"),
     ] {
         refused(&auth(keys), start, &[part]);
