@@ -11,6 +11,7 @@
 //! | [`convert`] | [`message::Message::decode`] and [`message::Message::encode`] |
 //! | [`frame`] | lengths in front of messages |
 //! | [`body`] | large bodies in parts |
+//! | [`run_input`] | what `RunRequest.input` holds |
 //! | [`identity`] | workload names and the URI that stands in a certificate |
 //!
 //! ```
@@ -39,6 +40,7 @@ pub mod identity;
 pub mod limits;
 pub mod message;
 pub mod operation;
+pub mod run_input;
 pub mod validate;
 
 mod wire;
