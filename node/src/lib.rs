@@ -15,6 +15,7 @@
 //! | [`session`] | one connection to the Edge |
 //! | [`run`] | one execution |
 //! | [`adapters`] | what executes |
+//! | [`health`] | whether a provider serves a target |
 //! | [`gate`] | the capacity of one adapter instance |
 //! | [`resolve`] | names to addresses, off the shard |
 //! | [`metrics`], [`ops`], [`logging`] | what an operator sees |
@@ -29,6 +30,7 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 pub mod gate;
+pub mod health;
 pub mod logging;
 pub mod metrics;
 pub mod ops;

@@ -15,7 +15,7 @@ use dataplane::{
 use proto::message::{AdapterConfig, AdapterSettings, NodeConfigPayload};
 use thiserror::Error;
 
-use crate::{gate::Gate, metrics::Metrics};
+use crate::{gate::Gate, health::Probes, metrics::Metrics};
 use addresses::AddressBook;
 use openai_compat::{OpenAiCompat, endpoint::Origin};
 
@@ -26,6 +26,8 @@ pub struct Provider {
     pub addresses: AddressBook,
     /// Connections to them.
     pub pool: Pool,
+    /// Those of probes.
+    pub probes: Probes,
     /// Counters.
     pub metrics: Rc<Metrics>,
 }
@@ -34,14 +36,15 @@ impl Provider {
     /// With no connection yet.
     #[must_use]
     pub fn new(addresses: AddressBook, metrics: Rc<Metrics>) -> Self {
-        Self { addresses, pool: Pool::new(PoolLimits::default()), metrics }
+        Self { addresses, pool: Pool::new(PoolLimits::default()), probes: Probes::default(), metrics }
     }
 
     /// The Node's metrics, with those that only the pool knows.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         let stats = self.pool.stats();
-        self.metrics.provider_connections.set(i64::try_from(stats.open).unwrap_or(i64::MAX));
+        let open = stats.open + self.probes.open();
+        self.metrics.provider_connections.set(i64::try_from(open).unwrap_or(i64::MAX));
         for (shown, counted) in [
             (&self.metrics.provider_reads, stats.reads),
             (&self.metrics.provider_read_bytes, stats.read_bytes),

@@ -17,8 +17,9 @@ pub mod fields;
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use dataplane::http::head::Headers;
-use proto::message::{ErrorKind, OpenAiCompatConfig, TunnelRequest};
+use proto::message::{ErrorKind, Header, OpenAiCompatConfig, TunnelRequest};
 use thiserror::Error;
 
 use crate::run::terminal::Failed;
@@ -68,6 +69,14 @@ impl OpenAiCompat {
     #[must_use]
     pub fn endpoints(&self) -> &[Rc<Endpoint>] {
         &self.endpoints
+    }
+
+    /// The fields of a request of our own: no caller has a part in it.
+    #[must_use]
+    pub fn own_fields(&self, is_json: bool) -> Headers {
+        let json = Header { name: "content-type".to_owned(), value: Bytes::from_static(b"application/json") };
+        let ours: &[Header] = if is_json { &[json] } else { &[] };
+        fields::request_fields(ours, &self.static_fields, None)
     }
 
     /// Decides where `request` goes and with which fields. Nothing of the request is held afterwards.
