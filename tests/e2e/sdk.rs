@@ -14,7 +14,7 @@ use crate::support::{Bench, MODEL, NODE, is_matrix_only, site, skip, yaml};
 const TINY: &str = "tiny";
 
 /// The interpreter with the SDK tests' packages; `None`, and a line, where there is none and that is no failure.
-fn python() -> anyhow::Result<Option<PathBuf>> {
+pub fn python() -> anyhow::Result<Option<PathBuf>> {
     if is_matrix_only() {
         return Ok(None);
     }
@@ -33,15 +33,18 @@ fn here(file: &str) -> PathBuf {
 
 /// Runs the SDK's checks against an Edge; what they say is the error.
 fn check(python: &Path, edge: &str, token: &str, model: &str, checks: &str) -> anyhow::Result<()> {
-    let output = Command::new(python)
-        .arg(here("sdk/openai_client.py"))
-        .args([&format!("http://{edge}/v1"), token, model, checks])
-        .output()?;
+    run(python, "sdk/openai_client.py", edge, &[token, model, checks])
+}
+
+/// Runs one of the scripts against an Edge; what it says is the error.
+pub fn run(python: &Path, script: &str, edge: &str, args: &[&str]) -> anyhow::Result<()> {
+    let url = format!("http://{edge}/v1");
+    let output = Command::new(python).arg(here(script)).arg(url).args(args).output()?;
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     println!("{text}");
     if !output.status.success() {
-        bail!("sdk/openai_client.py {checks}: {text}");
+        bail!("{script}: {text}");
     }
     Ok(())
 }

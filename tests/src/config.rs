@@ -9,6 +9,8 @@ pub struct ProviderYaml {
     pub id: String,
     /// Node id.
     pub node: String,
+    /// Type, of its adapter, too.
+    pub kind: String,
     /// `http://host:port/v1`.
     pub base_url: String,
     /// Models it serves, by its own names.
@@ -25,10 +27,20 @@ impl ProviderYaml {
         Self {
             id: id.to_owned(),
             node: node.to_owned(),
+            kind: "openai_compat".to_owned(),
             base_url: base_url.to_owned(),
             models: vec![model.to_owned()],
             capacity: 4,
             extra: String::new(),
+        }
+    }
+
+    /// An Ollama server at `http://host:port`, with 4 slots, that serves `models`.
+    pub fn ollama(id: &str, node: &str, base_url: &str, models: &[&str]) -> Self {
+        Self {
+            kind: "ollama".to_owned(),
+            models: models.iter().map(|&model| model.to_owned()).collect(),
+            ..Self::new(id, node, base_url, "")
         }
     }
 }
@@ -132,18 +144,19 @@ impl EdgeYaml {
             let _infallible = writeln!(yaml, "  - id: {node}\n    adapters:");
             for provider in of_node() {
                 let _infallible =
-                    writeln!(yaml, "      - {{ name: {}-adapter, type: openai_compat }}", provider.id);
+                    writeln!(yaml, "      - {{ name: {}-adapter, type: {} }}", provider.id, provider.kind);
             }
             yaml.push_str("    providers:\n");
             for p in of_node() {
                 let extra = if p.extra.is_empty() { String::new() } else { format!(", {}", p.extra) };
                 let _infallible = writeln!(
                     yaml,
-                    "      - {{ id: {0}, type: openai_compat, category: local_inference, adapter: {0}-adapter, base_url: {1}, models: [{2}], capacity: {3}{extra} }}",
+                    "      - {{ id: {0}, type: {4}, category: local_inference, adapter: {0}-adapter, base_url: {1}, models: [{2}], capacity: {3}{extra} }}",
                     p.id,
                     quoted(&p.base_url),
                     list(&p.models),
-                    p.capacity
+                    p.capacity,
+                    p.kind
                 );
             }
         }

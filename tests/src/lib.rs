@@ -7,6 +7,8 @@ pub mod config;
 pub mod fault_proxy;
 pub mod http;
 pub mod kernel;
+pub mod ollama;
+pub mod played;
 pub mod process;
 pub mod procfs;
 pub mod random;

@@ -48,6 +48,19 @@ pub fn cpu(pid: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis((ticks(14)? + ticks(15)?) * 10))
 }
 
+/// Time for which its threads were running so far, in steps of a scheduler's nanosecond. Threads that have ended are not in it.
+///
+/// # Errors
+/// There is no such process.
+pub fn run_time(pid: u32) -> anyhow::Result<Duration> {
+    let mut nanos = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let stat = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        nanos += stat.split_whitespace().next().context("a time")?.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(nanos))
+}
+
 /// Sets the soft limit of open files of a running process, at most its hard one, and gives what it was.
 ///
 /// # Errors

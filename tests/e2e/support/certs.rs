@@ -56,7 +56,8 @@ impl Identity {
         Ok(Self { cert: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
     }
 
-    fn chain(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    /// The certificates, the workload's own first.
+    pub fn chain(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
         Ok(CertificateDer::pem_slice_iter(self.cert.as_bytes()).collect::<Result<_, _>>()?)
     }
 }
