@@ -5,7 +5,7 @@ use dataplane::{http::client::abort::Return, shard::TaskStats};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use proto::message::ErrorKind;
 
-use crate::supervisor::Failure;
+use crate::{run::terminal::Execution, supervisor::Failure};
 
 /// How an execution ended; the label of `iop_node_runs_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ pub struct Metrics {
     /// Executions that hold an adapter's gate or wait for their body.
     pub runs_in_flight: IntGauge,
     runs: IntCounterVec,
+    normalized_runs: IntCounterVec,
+    /// Normalized runs whose tools went as text, because the backend takes none (RUN-4).
+    pub text_tool_runs: IntCounter,
+    /// Normalized runs of whose prompt the backend seems to have left out a part.
+    pub prompts_truncated: IntCounter,
     /// Those of them that were stopped and whose provider has not returned yet.
     pub runs_aborting: IntGauge,
     aborts: IntCounterVec,
@@ -119,6 +124,19 @@ impl Metrics {
             dials: vec("iop_node_dials_total", "Dials of the Edge, by how they ended.", "outcome")?,
             runs_in_flight: gauge("iop_node_runs_in_flight", "Executions that are not at their end.")?,
             runs: vec("iop_node_runs_total", "Executions, by how they ended.", "outcome")?,
+            normalized_runs: vec(
+                "iop_node_normalized_runs_total",
+                "Those of the executions that were normalized runs, by how they ended.",
+                "outcome",
+            )?,
+            text_tool_runs: counter(
+                "iop_node_text_tool_runs_total",
+                "Normalized runs whose tools went as text because the backend takes none.",
+            )?,
+            prompts_truncated: counter(
+                "iop_node_prompts_truncated_total",
+                "Normalized runs of whose prompt the backend seems to have left out a part.",
+            )?,
             runs_aborting: gauge(
                 "iop_node_runs_aborting",
                 "Stopped executions whose provider has not returned yet.",
@@ -159,20 +177,27 @@ impl Metrics {
             task_panics: gauge("iop_node_task_panics", "Tasks that ended by a panic.")?,
             registry: registry.clone(),
         };
-        metrics.dials.with_label_values(&["ready"]);
+        metrics.begin_at_zero();
+        Ok(metrics)
+    }
+
+    /// Makes every series whose labels are known there, before anything is counted.
+    fn begin_at_zero(&self) {
+        self.dials.with_label_values(&["ready"]);
         for failure in Failure::ALL {
-            metrics.dials.with_label_values(&[failure.label()]);
+            self.dials.with_label_values(&[failure.label()]);
         }
         for returned in Return::ALL {
-            metrics.aborts.with_label_values(&[returned.label()]);
+            self.aborts.with_label_values(&[returned.label()]);
         }
-        for outcome in [RunOutcome::Completed, RunOutcome::SessionLost] {
-            metrics.runs.with_label_values(&[outcome.label()]);
+        for runs in [&self.runs, &self.normalized_runs] {
+            for outcome in [RunOutcome::Completed, RunOutcome::SessionLost] {
+                runs.with_label_values(&[outcome.label()]);
+            }
+            for kind in ERROR_KINDS {
+                runs.with_label_values(&[kind.as_str()]);
+            }
         }
-        for kind in ERROR_KINDS {
-            metrics.runs.with_label_values(&[kind.as_str()]);
-        }
-        Ok(metrics)
     }
 
     /// Names the driver that the shard runs on.
@@ -198,8 +223,11 @@ impl Metrics {
     }
 
     /// Counts an execution's end.
-    pub fn note_run(&self, outcome: RunOutcome) {
+    pub fn note_run(&self, execution: Execution, outcome: RunOutcome) {
         self.runs.with_label_values(&[outcome.label()]).inc();
+        if execution == Execution::Run {
+            self.normalized_runs.with_label_values(&[outcome.label()]).inc();
+        }
     }
 
     /// Counts the end of an abort.
@@ -243,6 +271,10 @@ mod tests {
             "iop_node_runs_in_flight 0",
             "iop_node_runs_total{outcome=\"completed\"} 0",
             "iop_node_runs_total{outcome=\"busy\"} 0",
+            "iop_node_normalized_runs_total{outcome=\"completed\"} 0",
+            "iop_node_normalized_runs_total{outcome=\"stalled\"} 0",
+            "iop_node_text_tool_runs_total 0",
+            "iop_node_prompts_truncated_total 0",
             "iop_node_runs_aborting 0",
             "iop_node_aborts_total{return=\"confirmed\"} 0",
             "iop_node_aborts_total{return=\"still_sending\"} 0",

@@ -17,7 +17,10 @@ use dataplane::{
 use iop_node::{
     gate::{Gate, Permit},
     metrics::{Metrics, RunOutcome},
-    run::{control::RunTable, terminal::Terminal},
+    run::{
+        control::RunTable,
+        terminal::{Execution, Terminal},
+    },
 };
 use proto::message::{ErrorKind, Message, TunnelFrameKind};
 use support::{certs::Pki, edge::Edge, node::chat};
@@ -45,7 +48,8 @@ impl Handler for Defective {
         let (entry, _control) = self.table.enter(request.stream).unwrap();
         self.link.open(request.stream, request.window_bytes, request.window_bytes).unwrap();
         let metrics = Rc::clone(&self.metrics);
-        let terminal = Terminal::new(self.link.clone(), request.stream, metrics, self.enter(), entry);
+        let terminal =
+            Terminal::new(Execution::Tunnel, self.link.clone(), request.stream, metrics, self.enter(), entry);
         spawn_guarded(async move {
             terminal.start(200, Vec::new(), false).unwrap();
             terminal.body(Bytes::from_static(b"begun")).unwrap();

@@ -32,6 +32,9 @@ pub const METADATA_PAIRS_MAX: usize = 64;
 pub const METADATA_KEY_BYTES_MAX: usize = 256;
 /// Bytes of one metadata value.
 pub const METADATA_VALUE_BYTES_MAX: usize = 4096;
+/// Bytes of the tool calls in a completion's metadata
+/// ([`TOOL_CALLS_KEY`](crate::run_input::TOOL_CALLS_KEY)): 1 MiB, as they are as long as what the model writes into a file.
+pub const TOOL_CALLS_BYTES_MAX: usize = 1024 * 1024;
 /// Pairs in the result of a command.
 pub const RESULT_PAIRS_MAX: usize = 1024;
 /// Bytes of all keys and values in the result of a command together.

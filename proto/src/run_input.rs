@@ -16,6 +16,9 @@ pub const TOOL_CALLS_KEY: &str = "openai_tool_calls";
 /// Key of the completion's metadata that is `"true"` on a run whose tools went as text (RUN-4).
 pub const TEXT_TOOL_FALLBACK_KEY: &str = "openai_text_tool_fallback";
 
+/// Key of the completion's metadata that is `"true"` when the backend seems to have left out a part of the prompt.
+pub const PROMPT_TRUNCATED_KEY: &str = "prompt_truncated";
+
 /// A conversation and what is asked of the model.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]

@@ -13,6 +13,7 @@ use iop_proto::{
         AdapterConfig, AdapterSettings, ErrorKind, Goodbye, Header, Message, NodeCommandResponse,
         NodeConfigPayload, Operation, RegisterResponse, RunEventKind, TunnelFrameKind, TunnelRequest,
     },
+    run_input::{TEXT_TOOL_FALLBACK_KEY, TOOL_CALLS_KEY},
     validate::FieldError,
 };
 use raw::{bytes, envelope, int};
@@ -459,5 +460,28 @@ fn secrets_stand_in_no_debug_output() {
     for message in [register, Message::TunnelRequest(Box::new(tunnel(&[header])))] {
         let text = format!("{message:?}");
         assert!(!text.contains("sentinel"), "{text}");
+    }
+}
+
+// req: RUN-3
+#[test]
+fn tool_calls_have_a_bound_of_their_own_and_only_in_a_completion() {
+    const COMPLETE: u64 = 3;
+    const DELTA: u64 = 2;
+    let event = |kind: u64, key: &str, len: usize| {
+        let pair = bytes(9, [bytes(1, key), bytes(2, "x".repeat(len))].concat());
+        of_run(RUN_EVENT, &[int(3, kind), pair])
+    };
+    let at_most = TOOL_CALLS_BYTES_MAX;
+    assert!(event(COMPLETE, TOOL_CALLS_KEY, at_most).is_ok());
+    for (kind, key, len, max) in [
+        (COMPLETE, TOOL_CALLS_KEY, at_most + 1, at_most),
+        (COMPLETE, TEXT_TOOL_FALLBACK_KEY, METADATA_VALUE_BYTES_MAX + 1, METADATA_VALUE_BYTES_MAX),
+        (DELTA, TOOL_CALLS_KEY, METADATA_VALUE_BYTES_MAX + 1, METADATA_VALUE_BYTES_MAX),
+    ] {
+        let Err(DecodeError::Run { error, .. }) = event(kind, key, len) else {
+            panic!("taken: {key} of {len}")
+        };
+        assert_eq!(error, FieldError::TooLong { field: "metadata", len, max });
     }
 }

@@ -4,6 +4,8 @@
 //! reason: requests for it are refused with that reason, and all others are served.
 
 pub mod addresses;
+pub mod native;
+pub mod ollama;
 pub mod openai_compat;
 
 use std::{cell::Cell, collections::HashMap, rc::Rc};
@@ -17,6 +19,7 @@ use thiserror::Error;
 
 use crate::{gate::Gate, health::Probes, metrics::Metrics};
 use addresses::AddressBook;
+use ollama::Ollama;
 use openai_compat::{OpenAiCompat, endpoint::Origin};
 
 /// What runs need to reach providers, shared by everything on a shard.
@@ -77,6 +80,8 @@ pub struct Adapter {
 pub enum Kind {
     /// Byte-exact tunnels.
     OpenAiCompat(OpenAiCompat),
+    /// Normalized runs against Ollama's own API.
+    Ollama(Ollama),
     /// Nothing, and why.
     Unusable(String),
 }
@@ -86,6 +91,10 @@ impl Adapter {
         let kind = match &config.settings {
             AdapterSettings::OpenAiCompat(settings) => match OpenAiCompat::new(settings) {
                 Ok(adapter) => Kind::OpenAiCompat(adapter),
+                Err(error) => Kind::Unusable(error.to_string()),
+            },
+            AdapterSettings::Ollama(settings) => match Ollama::new(settings) {
+                Ok(adapter) => Kind::Ollama(adapter),
                 Err(error) => Kind::Unusable(error.to_string()),
             },
             other => Kind::Unusable(format!(
@@ -161,6 +170,9 @@ impl AdapterSet {
             if let Some(adapter) = self.adapters.get(&typed.name) {
                 adapter.gate.resize(typed.capacity);
                 adapter.enabled.set(typed.enabled);
+                if let Kind::Ollama(ollama) = &adapter.kind {
+                    ollama.forget();
+                }
             }
         }
     }
@@ -186,11 +198,14 @@ impl AdapterSet {
     pub fn origins(&self) -> Vec<Origin> {
         let mut origins = Vec::new();
         for adapter in self.adapters.values() {
-            if let Kind::OpenAiCompat(adapter) = &adapter.kind {
-                for endpoint in adapter.endpoints() {
-                    if !origins.contains(&endpoint.origin) {
-                        origins.push(endpoint.origin.clone());
-                    }
+            let endpoints = match &adapter.kind {
+                Kind::OpenAiCompat(adapter) => adapter.endpoints(),
+                Kind::Ollama(adapter) => adapter.endpoints(),
+                Kind::Unusable(_) => &[],
+            };
+            for endpoint in endpoints {
+                if !origins.contains(&endpoint.origin) {
+                    origins.push(endpoint.origin.clone());
                 }
             }
         }
@@ -207,7 +222,9 @@ impl AdapterSet {
 
 #[cfg(test)]
 mod tests {
-    use proto::message::{OllamaConfig, OpenAiCompatConfig, Operation, ProfileOperation, ProtocolProfile};
+    use proto::message::{
+        CliConfig, OllamaConfig, OpenAiCompatConfig, Operation, ProfileOperation, ProtocolProfile,
+    };
 
     use super::*;
 
@@ -242,16 +259,32 @@ mod tests {
 
     #[test]
     fn an_adapter_that_cannot_be_used_does_not_keep_the_others_from_serving() {
-        let ollama = AdapterConfig {
-            settings: AdapterSettings::Ollama(OllamaConfig::default()),
-            ..openai("ollama-1", "http://127.0.0.1:1/")
+        let cli = AdapterConfig {
+            settings: AdapterSettings::Cli(CliConfig::default()),
+            ..openai("cli-1", "http://127.0.0.1:1/")
         };
-        let set = set(vec![ollama, openai("tls", "https://box/v1"), openai("good", "http://127.0.0.1:1/v1")]);
-        assert_eq!(set.counts(), (1, 3));
-        assert!(
-            matches!(&set.find("ollama-1").unwrap().kind, Kind::Unusable(why) if why.contains("type ollama"))
-        );
+        let ollama = |name: &str, base_url: &str| AdapterConfig {
+            settings: AdapterSettings::Ollama(OllamaConfig {
+                base_url: base_url.to_owned(),
+                context_size: 0,
+            }),
+            ..openai(name, "http://127.0.0.1:1/")
+        };
+        let set = set(vec![
+            cli,
+            openai("tls", "https://box/v1"),
+            openai("good", "http://127.0.0.1:1/v1"),
+            ollama("ollama-1", "http://127.0.0.1:1/"),
+            ollama("ollama-2", "box:11434"),
+        ]);
+        assert_eq!(set.counts(), (2, 5));
+        assert!(matches!(&set.find("cli-1").unwrap().kind, Kind::Unusable(why) if why.contains("type cli")));
         assert!(matches!(&set.find("tls").unwrap().kind, Kind::Unusable(why) if why.contains("http://")));
+        assert!(
+            matches!(&set.find("ollama-2").unwrap().kind, Kind::Unusable(why) if why.contains("http://"))
+        );
+        assert!(set.find("ollama-1").unwrap().native().is_some());
+        assert!(set.find("good").unwrap().native().is_none());
         assert_eq!(set.origins().len(), 1);
     }
 

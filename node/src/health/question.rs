@@ -60,6 +60,13 @@ pub struct Checks {
 pub fn plan(adapter: &Adapter, target: &str) -> Plan {
     match &adapter.kind {
         Kind::OpenAiCompat(openai) => openai_compat(openai, &Checks::default(), target),
+        // Ollama lists its models in OpenAI's form, too.
+        Kind::Ollama(ollama) => Plan::Http(vec![Question::with(
+            ollama.models_endpoint(),
+            Headers::new(),
+            Proof::Listed,
+            Bytes::new(),
+        )]),
         Kind::Unusable(_) => Plan::None,
     }
 }
@@ -90,13 +97,17 @@ fn openai_compat(adapter: &OpenAiCompat, checks: &Checks, target: &str) -> Plan 
 impl Question {
     fn of(endpoint: &Endpoint, adapter: &OpenAiCompat, proof: Proof, body: Bytes) -> Self {
         let is_json = !body.is_empty();
+        Self::with(endpoint, adapter.own_fields(is_json), proof, body)
+    }
+
+    fn with(endpoint: &Endpoint, fields: Headers, proof: Proof, body: Bytes) -> Self {
         Self {
             proof,
             method: endpoint.method.clone(),
             origin: endpoint.origin.clone(),
             authority: Rc::clone(&endpoint.authority),
             target: endpoint.target.clone(),
-            fields: adapter.own_fields(is_json),
+            fields,
             body,
         }
     }

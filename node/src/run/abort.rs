@@ -19,6 +19,12 @@ pub async fn provider_returns(provider: &Provider, custody: &Custody) {
     provider.metrics.note_abort(returned);
 }
 
+/// Waits for the return of something else than an HTTP server, which bounds itself. May be dropped freely.
+pub async fn waiting(provider: &Provider, returned: impl Future<Output = ()>) {
+    let _waiting = Waiting::new(&provider.metrics.runs_aborting);
+    returned.await;
+}
+
 /// Counts a run as aborting for as long as it exists.
 struct Waiting(IntGauge);
 

@@ -1,8 +1,18 @@
-//! How much memory all request bodies together may take while they are put together (WIR-9).
+//! Request bodies and run inputs that come in parts, and how much memory all of them together may take (WIR-9).
 
 use std::{cell::Cell, rc::Rc};
 
-use proto::limits::BODY_BYTES_CONFIGURED_MAX;
+use bytes::Bytes;
+use proto::{
+    body::{AssembleError, Assembler, Progress, Start},
+    limits::BODY_BYTES_CONFIGURED_MAX,
+    message::ErrorKind,
+};
+
+use super::{
+    control::RunControl,
+    terminal::{Failed, Terminal},
+};
 
 /// What a body may grow by when the Edge puts the provider's name of the model into it.
 const RENAMED_BYTES: u64 = 4096;
@@ -47,6 +57,34 @@ impl AssemblyBudget {
     pub fn reserved(&self) -> u64 {
         self.0.reserved.get()
     }
+}
+
+/// The whole of a body or input of `total` bytes that begins with `first`. Credit goes back as parts are copied.
+///
+/// # Errors
+/// [`ErrorKind::InvalidRequest`]: the parts are not what was announced.
+pub async fn whole(
+    control: &RunControl,
+    terminal: &Terminal,
+    first: Bytes,
+    total: u64,
+) -> Result<Bytes, Failed> {
+    let mut assembler = match Assembler::new(total, first, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
+        Start::Complete(body) => return Ok(body),
+        Start::Partial(assembler) => assembler,
+    };
+    loop {
+        let chunk = control.chunks.pop().await;
+        let progress = assembler.push(&chunk).map_err(invalid)?;
+        terminal.release(chunk.data.len());
+        if let Progress::Complete(body) = progress {
+            return Ok(body);
+        }
+    }
+}
+
+fn invalid(error: AssembleError) -> Failed {
+    Failed::error(ErrorKind::InvalidRequest, error)
 }
 
 impl Drop for Reservation {

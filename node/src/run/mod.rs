@@ -3,13 +3,17 @@
 //! | Module | Owns |
 //! |---|---|
 //! | [`control`] | the runs of a session, and what they can be told |
-//! | [`assembly`] | the memory that large request bodies may take |
+//! | [`assembly`] | bodies and inputs that come in parts, and the memory they may take |
 //! | [`tunnel`] | one tunnel: body, deadline, cancel, terminal |
+//! | [`normalized`] | one normalized run, the same way |
+//! | [`output`] | what a run says, within its credit |
 //! | [`abort`] | the wait for a provider's return from a run that was stopped |
 //! | [`terminal`] | exactly one terminal and a freed gate, whatever ends a run |
 
 pub mod abort;
 pub mod assembly;
 pub mod control;
+pub mod normalized;
+pub mod output;
 pub mod terminal;
 pub mod tunnel;

@@ -1,13 +1,16 @@
-//! The one terminal of a run (TUN-2), whatever ends it.
+//! The one terminal of an execution, tunnel or normalized run (TUN-2, RUN-1), whatever ends it.
 //!
-//! A [`Terminal`] is owned by the run's task. Whoever drops it without ending it, a panic above all, ends the run with an
-//! `internal` error; so there is exactly one terminal, and no way out that keeps a place at the gate.
+//! A [`Terminal`] is owned by the execution's task. Whoever drops it without ending it, a panic above all, ends the execution with
+//! an `internal` error; so there is exactly one terminal, and no way out that keeps a place at the gate.
 
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 use bytes::Bytes;
 use dataplane::relay::LinkHandle;
-use proto::message::{ErrorKind, ExecutionError, Header, Message, StreamNo, TunnelFrame, TunnelFrameKind};
+use proto::message::{
+    ErrorKind, ExecutionError, Header, Message, RunEvent, RunEventKind, StreamNo, TunnelFrame,
+    TunnelFrameKind, Usage,
+};
 
 use super::control::Entry;
 use crate::{
@@ -15,10 +18,72 @@ use crate::{
     metrics::{Metrics, RunOutcome},
 };
 
-/// How a tunnel ended without END.
+/// What an execution is: it decides what its frames are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// Frames of a provider's own answer.
+    Tunnel,
+    /// Events of a normalized run.
+    Run,
+}
+
+impl Execution {
+    /// The word for logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Tunnel => "tunnel",
+            Self::Run => "run",
+        }
+    }
+
+    /// The terminal of an execution that failed. The link numbers frames itself as they leave.
+    #[must_use]
+    pub fn failure(self, stream: StreamNo, error: ExecutionError) -> Message {
+        match self {
+            Self::Tunnel => tunnel_frame(stream, TunnelFrameKind::Error(error)),
+            Self::Run if error.kind == ErrorKind::Cancelled => {
+                run_event(stream, RunEventKind::Cancelled, BTreeMap::new())
+            }
+            Self::Run => run_event(stream, RunEventKind::Error(error), BTreeMap::new()),
+        }
+    }
+
+    fn success(stream: StreamNo, end: End) -> Message {
+        match end {
+            End::Answered => tunnel_frame(stream, TunnelFrameKind::End),
+            End::Completed(completion) => {
+                let Completion { finish_reason, usage, metadata } = *completion;
+                run_event(stream, RunEventKind::Complete { finish_reason, usage }, metadata)
+            }
+        }
+    }
+}
+
+/// How an execution ended well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A tunnel: the provider's answer came to its proper end.
+    Answered,
+    /// A normalized run.
+    Completed(Box<Completion>),
+}
+
+/// What COMPLETE says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Why the model stopped.
+    pub finish_reason: String,
+    /// Final counts.
+    pub usage: Option<Usage>,
+    /// Under the keys of [`proto::run_input`].
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// How an execution ended otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// With an ERROR frame of this kind and these words: no payload, no credential.
+    /// With an error of this kind and these words: no payload, no credential.
     Error(ErrorKind, String),
     /// The session is gone; nobody is there to be told.
     SessionLost,
@@ -31,9 +96,10 @@ impl Failed {
     }
 }
 
-/// The Edge's end of one tunnel.
+/// The Edge's end of one execution.
 #[derive(Debug)]
 pub struct Terminal {
+    execution: Execution,
     link: LinkHandle,
     stream: StreamNo,
     metrics: Rc<Metrics>,
@@ -51,6 +117,7 @@ impl Terminal {
     /// Takes over what the run holds. The stream is open on `link`.
     #[must_use]
     pub fn new(
+        execution: Execution,
         link: LinkHandle,
         stream: StreamNo,
         metrics: Rc<Metrics>,
@@ -58,7 +125,7 @@ impl Terminal {
         entry: Entry,
     ) -> Self {
         metrics.runs_in_flight.inc();
-        Self { link, stream, metrics, held: Some(Held { _permit: permit, _entry: entry }) }
+        Self { execution, link, stream, metrics, held: Some(Held { _permit: permit, _entry: entry }) }
     }
 
     /// Sends RESPONSE_START.
@@ -66,7 +133,7 @@ impl Terminal {
     /// # Errors
     /// [`Failed`] when the stream is gone.
     pub fn start(&self, status: u16, headers: Vec<Header>, until_close: bool) -> Result<(), Failed> {
-        self.queue(TunnelFrameKind::ResponseStart { status, headers, until_close })
+        self.queue(tunnel_frame(self.stream, TunnelFrameKind::ResponseStart { status, headers, until_close }))
     }
 
     /// Sends body bytes, at most [`Terminal::sendable`] of them.
@@ -75,7 +142,22 @@ impl Terminal {
     /// [`Failed`] when the stream is gone.
     pub fn body(&self, body: Bytes) -> Result<(), Failed> {
         let bytes = body.len();
-        self.queue(TunnelFrameKind::Body(body))?;
+        self.queue(tunnel_frame(self.stream, TunnelFrameKind::Body(body)))?;
+        self.metrics.response_bytes.inc_by(bytes as u64);
+        Ok(())
+    }
+
+    /// Sends an event of a run that is no terminal; a delta has at most [`Terminal::sendable`] bytes.
+    ///
+    /// # Errors
+    /// [`Failed`] when the stream is gone.
+    pub fn event(&self, kind: RunEventKind, metadata: BTreeMap<String, String>) -> Result<(), Failed> {
+        let bytes = if let RunEventKind::Delta { text, reasoning } = &kind {
+            text.len() + reasoning.len()
+        } else {
+            0
+        };
+        self.queue(run_event(self.stream, kind, metadata))?;
         self.metrics.response_bytes.inc_by(bytes as u64);
         Ok(())
     }
@@ -101,15 +183,13 @@ impl Terminal {
         }
     }
 
-    /// Ends the run. The place at the gate is free before the Edge can know of the end.
-    pub fn end(mut self, result: Result<(), Failed>) {
+    /// Ends the execution. The place at the gate is free before the Edge can know of the end.
+    pub fn end(mut self, result: Result<End, Failed>) {
         self.finish(result);
     }
 
-    fn queue(&self, kind: TunnelFrameKind) -> Result<(), Failed> {
-        // The mux numbers frames itself as they leave.
-        let frame = Message::TunnelFrame(TunnelFrame { stream: self.stream, sequence: 0, kind });
-        self.link.queue(self.stream, frame).map_err(|error| {
+    fn queue(&self, message: Message) -> Result<(), Failed> {
+        self.link.queue(self.stream, message).map_err(|error| {
             if self.link.is_stopping() {
                 Failed::SessionLost
             } else {
@@ -118,26 +198,34 @@ impl Terminal {
         })
     }
 
-    fn finish(&mut self, result: Result<(), Failed>) {
+    fn finish(&mut self, result: Result<End, Failed>) {
         let Some(held) = self.held.take() else { return };
         drop(held);
         self.metrics.runs_in_flight.dec();
         let outcome = match &result {
-            Ok(()) => RunOutcome::Completed,
+            Ok(_) => RunOutcome::Completed,
             Err(Failed::Error(kind, _)) => RunOutcome::Failed(*kind),
             Err(Failed::SessionLost) => RunOutcome::SessionLost,
         };
-        self.metrics.note_run(outcome);
-        let kind = match result {
-            Ok(()) => TunnelFrameKind::End,
+        self.metrics.note_run(self.execution, outcome);
+        let message = match result {
+            Ok(end) => Execution::success(self.stream, end),
             Err(Failed::SessionLost) => return self.link.close(self.stream),
             Err(Failed::Error(kind, message)) => {
-                TunnelFrameKind::Error(ExecutionError { kind, message, failure: None })
+                self.execution.failure(self.stream, ExecutionError { kind, message, failure: None })
             }
         };
-        let _gone = self.queue(kind);
+        let _gone = self.queue(message);
         self.link.finish(self.stream);
     }
+}
+
+fn tunnel_frame(stream: StreamNo, kind: TunnelFrameKind) -> Message {
+    Message::TunnelFrame(TunnelFrame { stream, sequence: 0, kind })
+}
+
+fn run_event(stream: StreamNo, kind: RunEventKind, metadata: BTreeMap<String, String>) -> Message {
+    Message::RunEvent(RunEvent { stream, sequence: 0, kind, run_id: String::new(), metadata })
 }
 
 /// Whether what waits to be sent is of no use to the Edge any more.

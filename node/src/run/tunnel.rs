@@ -15,19 +15,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use dataplane::{clock, http::client::Custody, panic_point, time::sleep_until_maybe};
 use futures::future::{Either, select};
-use proto::{
-    body::{AssembleError, Assembler, Progress, Start},
-    message::{ErrorKind, TunnelRequest},
-};
+use proto::message::{ErrorKind, TunnelRequest};
 
 use super::{
     abort,
-    assembly::{ASSEMBLING_BYTES_MAX, Reservation},
+    assembly::{self, Reservation},
     control::{RunControl, Stop},
-    terminal::{Failed, Terminal},
+    terminal::{End, Failed, Terminal},
 };
 use crate::adapters::{
     Adapter, Kind, Provider,
@@ -117,36 +113,21 @@ impl Run {
             Ok(()) => tracing::debug!(run, stream, "tunnel completed"),
             Err(failure) => report(run, stream, failure),
         }
-        self.terminal.end(result);
+        self.terminal.end(result.map(|()| End::Answered));
     }
 
     async fn execute(&self, first: First, provider: &Provider, custody: &Custody) -> Result<(), Failed> {
         let First { prepared, body_bytes, upload: Upload { body, reservation } } = first;
         let prepared = prepared?;
-        let body = match Assembler::new(body_bytes, body, ASSEMBLING_BYTES_MAX).map_err(invalid)? {
-            Start::Complete(body) => body,
-            Start::Partial(assembler) => self.assemble(assembler).await?,
-        };
+        let body = assembly::whole(&self.control, &self.terminal, body, body_bytes).await?;
         let upload = Upload { body, reservation };
         let downstream = Downstream { terminal: &self.terminal, credit: &self.control.credit };
         exchange(provider, prepared, upload, downstream, custody).await
     }
-
-    /// Puts the body together, giving credit back as its parts are copied.
-    async fn assemble(&self, mut assembler: Assembler) -> Result<Bytes, Failed> {
-        loop {
-            let chunk = self.control.chunks.pop().await;
-            let progress = assembler.push(&chunk).map_err(invalid)?;
-            self.terminal.release(chunk.data.len());
-            if let Progress::Complete(body) = progress {
-                return Ok(body);
-            }
-        }
-    }
 }
 
 /// A failure of the provider's is worth a warning, but not one for each of a thousand requests.
-fn report(run: &str, stream: u64, failure: &Failed) {
+pub(super) fn report(run: &str, stream: u64, failure: &Failed) {
     const PAUSE: Duration = Duration::from_secs(10);
     thread_local! {
         static WARNED: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -158,7 +139,7 @@ fn report(run: &str, stream: u64, failure: &Failed) {
             WARNED.set(Some(now));
             tracing::warn!(run, kind = kind.as_str(), error, "provider failed");
         }
-        _ => tracing::debug!(run, stream, ?failure, "tunnel failed"),
+        _ => tracing::debug!(run, stream, ?failure, "execution failed"),
     }
 }
 
@@ -169,11 +150,12 @@ fn is_the_providers(kind: ErrorKind) -> bool {
 fn prepare(adapter: &Adapter, request: &TunnelRequest) -> Result<Prepared, Failed> {
     match &adapter.kind {
         Kind::OpenAiCompat(adapter) => adapter.prepare(request),
+        Kind::Ollama(_) => Err(Failed::error(ErrorKind::InvalidRequest, "the adapter takes no tunnels")),
         Kind::Unusable(reason) => Err(Failed::error(ErrorKind::InvalidRequest, reason)),
     }
 }
 
-fn stop_failure(stop: Stop) -> Failed {
+pub(super) fn stop_failure(stop: Stop) -> Failed {
     match stop {
         Stop::Cancelled => Failed::error(ErrorKind::Cancelled, "cancelled by the edge"),
         Stop::SessionLost => Failed::SessionLost,
@@ -181,11 +163,7 @@ fn stop_failure(stop: Stop) -> Failed {
     }
 }
 
-fn invalid(error: AssembleError) -> Failed {
-    Failed::error(ErrorKind::InvalidRequest, error)
-}
-
 /// The hard deadline (TUN-8), counted from the request's arrival; 0 is none.
-fn deadline(received: Instant, timeout_sec: u32) -> Option<Instant> {
+pub(super) fn deadline(received: Instant, timeout_sec: u32) -> Option<Instant> {
     (timeout_sec != 0).then(|| received.checked_add(Duration::from_secs(u64::from(timeout_sec))))?
 }

@@ -19,8 +19,7 @@ use proto::{
     limits::INLINE_BODY_MAX,
     message::{
         ErrorKind, ExecutionError, Message, NodeConfigPayload, NodeConfigRefreshRequest,
-        NodeConfigRefreshResponse, RefreshOutcome, RunEvent, RunEventKind, RunRequest, StreamNo, TunnelFrame,
-        TunnelFrameKind, TunnelRequest,
+        NodeConfigRefreshResponse, RefreshOutcome, RunRequest, StreamNo, TunnelRequest,
     },
 };
 
@@ -33,10 +32,10 @@ use crate::{
     adapters::{Adapter, AdapterSet, Kind, Provider},
     metrics::{Metrics, RunOutcome},
     run::{
-        assembly::ASSEMBLING_BYTES_MAX,
-        assembly::AssemblyBudget,
-        control::{RunTable, Stop},
-        terminal::Terminal,
+        assembly::{ASSEMBLING_BYTES_MAX, AssemblyBudget, Reservation},
+        control::{RunControl, RunTable, Stop},
+        normalized::Normalized,
+        terminal::{Execution, Terminal},
         tunnel::Tunnel,
     },
     supervisor::Failure,
@@ -169,7 +168,7 @@ impl Core {
     fn control(&self, message: Message) {
         match message {
             Message::TunnelRequest(request) => self.tunnel(request),
-            Message::RunRequest(request) => self.run(&request),
+            Message::RunRequest(request) => self.run(request),
             Message::NodeConfigRefreshRequest(request) => self.refresh(request),
             Message::NodeCommandRequest(request) => {
                 let answer = command::answer(&request, self.status());
@@ -200,92 +199,117 @@ impl Core {
     }
 
     /// Starts a tunnel, or refuses it before anything of a provider is touched.
-    fn tunnel(&self, request: Box<TunnelRequest>) {
-        let stream = request.stream;
-        if let Err((kind, message)) = self.admit(request) {
-            if kind == ErrorKind::Busy {
-                self.metrics.gate_busy.inc();
+    fn tunnel(&self, mut request: Box<TunnelRequest>) {
+        let asked = Asked {
+            execution: Execution::Tunnel,
+            stream: request.stream,
+            adapter: &request.adapter,
+            inline_bytes: request.body.len(),
+            body_bytes: request.body_bytes,
+            window_bytes: request.window_bytes,
+            has_credential: request.credential.is_some(),
+        };
+        match self.admit(&asked) {
+            Ok(Admitted { adapter, control, terminal, reservation }) => {
+                detach(&mut request.body);
+                let received = clock::now();
+                let tunnel = Tunnel { request, received, adapter, control, terminal, reservation };
+                spawn_guarded(boxed(|| tunnel.run(Rc::clone(&self.provider))));
             }
-            self.metrics.note_run(RunOutcome::Failed(kind));
-            tracing::debug!(stream, %kind, message, "tunnel refused");
-            let error = TunnelFrameKind::Error(ExecutionError { kind, message, failure: None });
-            // Sequence 0 is right: nothing else is ever sent on this stream.
-            self.link.send(Message::TunnelFrame(TunnelFrame { stream, sequence: 0, kind: error }));
+            Err(refused) => self.refuse(Execution::Tunnel, request.stream, refused),
         }
     }
 
-    fn admit(&self, mut request: Box<TunnelRequest>) -> Result<(), (ErrorKind, String)> {
+    /// Starts a normalized run, the same way (RUN-1).
+    fn run(&self, mut request: Box<RunRequest>) {
+        let asked = Asked {
+            execution: Execution::Run,
+            stream: request.stream,
+            adapter: &request.adapter,
+            inline_bytes: request.input.len(),
+            body_bytes: request.input_bytes,
+            window_bytes: request.window_bytes,
+            has_credential: request.credential.is_some(),
+        };
+        match self.admit(&asked) {
+            Ok(Admitted { adapter, control, terminal, reservation }) => {
+                detach(&mut request.input);
+                let received = clock::now();
+                let run = Normalized { request, received, adapter, control, terminal, reservation };
+                spawn_guarded(boxed(|| run.run(Rc::clone(&self.provider))));
+            }
+            Err(refused) => self.refuse(Execution::Run, request.stream, refused),
+        }
+    }
+
+    fn refuse(&self, execution: Execution, stream: StreamNo, (kind, message): Refused) {
+        if kind == ErrorKind::Busy {
+            self.metrics.gate_busy.inc();
+        }
+        self.metrics.note_run(execution, RunOutcome::Failed(kind));
+        tracing::debug!(stream, execution = execution.label(), %kind, message, "execution refused");
+        // Sequence 0 is right: nothing else is ever sent on this stream.
+        self.link.send(execution.failure(stream, ExecutionError { kind, message, failure: None }));
+    }
+
+    fn admit(&self, asked: &Asked<'_>) -> Result<Admitted, Refused> {
         let busy = |why: &str| (ErrorKind::Busy, why.to_owned());
         if self.draining.get() {
             return Err(busy("the node is draining"));
         }
-        let adapter = self.adapter(&request.adapter)?;
-        if request.credential.is_some() {
+        let adapter = self.adapter(asked.adapter, asked.execution)?;
+        if asked.has_credential {
             return Err((
                 ErrorKind::Credential,
                 "managed credentials are not available in this release".to_owned(),
             ));
         }
         let permit = adapter.gate.try_enter().ok_or_else(|| busy("the adapter's gate is full"))?;
-        let chunked = request.body_bytes > request.body.len() as u64;
+        let chunked = asked.body_bytes > asked.inline_bytes as u64;
         let reservation = if chunked {
-            if request.body_bytes > ASSEMBLING_BYTES_MAX {
+            if asked.body_bytes > ASSEMBLING_BYTES_MAX {
                 // No wait makes room for it.
                 let why = format!(
                     "a request body of {} bytes is over the node's memory for bodies",
-                    request.body_bytes
+                    asked.body_bytes
                 );
                 return Err((ErrorKind::InvalidRequest, why));
             }
-            let room = self.budget.reserve(request.body_bytes);
+            let room = self.budget.reserve(asked.body_bytes);
             Some(room.ok_or_else(|| busy("too many large request bodies at one time"))?)
         } else {
             None
         };
-        let stream = request.stream;
+        let stream = asked.stream;
         let (entry, control) =
             self.runs.enter(stream).ok_or_else(|| busy("too many executions at one time"))?;
         // One window for each direction, both as large as the request says.
-        let window = request.window_bytes;
+        let window = asked.window_bytes;
         self.link.open(stream, window, window).map_err(|error| busy(&error.to_string()))?;
-        let terminal = Terminal::new(self.link.clone(), stream, Rc::clone(&self.metrics), permit, entry);
-        if request.body.len() <= INLINE_BODY_MAX {
-            // A slice would keep the link's whole read buffer for as long as the provider takes.
-            request.body = Bytes::copy_from_slice(&request.body);
-        }
-        let received = clock::now();
-        let tunnel = Tunnel { request, received, adapter, control, terminal, reservation };
-        spawn_guarded(boxed(|| tunnel.run(Rc::clone(&self.provider))));
-        Ok(())
+        let terminal = Terminal::new(
+            asked.execution,
+            self.link.clone(),
+            stream,
+            Rc::clone(&self.metrics),
+            permit,
+            entry,
+        );
+        Ok(Admitted { adapter, control, terminal, reservation })
     }
 
-    fn adapter(&self, name: &str) -> Result<Rc<Adapter>, (ErrorKind, String)> {
-        let adapter = self
-            .adapters
-            .borrow()
-            .find(name)
-            .map_err(|error| (ErrorKind::InvalidRequest, error.to_string()))?;
-        match &adapter.kind {
-            Kind::Unusable(reason) => Err((ErrorKind::InvalidRequest, reason.clone())),
-            Kind::OpenAiCompat(_) => Ok(adapter),
+    fn adapter(&self, name: &str, execution: Execution) -> Result<Rc<Adapter>, Refused> {
+        let invalid = |words: String| (ErrorKind::InvalidRequest, words);
+        let adapter = self.adapters.borrow().find(name).map_err(|error| invalid(error.to_string()))?;
+        match (&adapter.kind, execution) {
+            (Kind::Unusable(reason), _) => Err(invalid(reason.clone())),
+            (Kind::OpenAiCompat(_), Execution::Run) => {
+                Err(invalid("the adapter takes tunnels only, no normalized runs".to_owned()))
+            }
+            (Kind::Ollama(_), Execution::Tunnel) => {
+                Err(invalid("the adapter takes normalized runs only, no tunnels".to_owned()))
+            }
+            (Kind::OpenAiCompat(_), Execution::Tunnel) | (Kind::Ollama(_), Execution::Run) => Ok(adapter),
         }
-    }
-
-    /// No adapter of this release executes normalized runs.
-    fn run(&self, request: &RunRequest) {
-        let message = match self.adapter(&request.adapter) {
-            Ok(_) => "the adapter takes tunnels only".to_owned(),
-            Err((_, message)) => message,
-        };
-        let kind = ErrorKind::InvalidRequest;
-        self.metrics.note_run(RunOutcome::Failed(kind));
-        self.link.send(Message::RunEvent(RunEvent {
-            stream: request.stream,
-            sequence: 0,
-            kind: RunEventKind::Error(ExecutionError { kind, message, failure: None }),
-            run_id: String::new(),
-            metadata: Default::default(),
-        }));
     }
 
     fn refresh(&self, request: NodeConfigRefreshRequest) {
@@ -304,6 +328,35 @@ impl Core {
             reason: verdict.reason,
             pieces: verdict.pieces,
         }));
+    }
+}
+
+/// What decides whether an execution is let in.
+struct Asked<'a> {
+    execution: Execution,
+    stream: StreamNo,
+    adapter: &'a str,
+    /// Bytes of the body or input inside the request, and of all of it.
+    inline_bytes: usize,
+    body_bytes: u64,
+    window_bytes: u32,
+    has_credential: bool,
+}
+
+/// What an execution that was let in begins with.
+struct Admitted {
+    adapter: Rc<Adapter>,
+    control: Rc<RunControl>,
+    terminal: Terminal,
+    reservation: Option<Reservation>,
+}
+
+type Refused = (ErrorKind, String);
+
+/// A slice would keep the link's whole read buffer for as long as the provider takes.
+fn detach(body: &mut Bytes) {
+    if body.len() <= INLINE_BODY_MAX {
+        *body = Bytes::copy_from_slice(body);
     }
 }
 

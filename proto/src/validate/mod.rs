@@ -17,6 +17,7 @@ use crate::{
         RegisterResponse, RunEvent, RunEventKind, RunRequest, StreamNo, TunnelFrame, TunnelFrameKind,
         TunnelRequest,
     },
+    run_input::TOOL_CALLS_KEY,
 };
 
 mod config;
@@ -219,7 +220,10 @@ fn refresh_response(message: &NodeConfigRefreshResponse) -> Check {
 fn run_event(message: &RunEvent) -> Check {
     stream(message.stream)?;
     text("run_id", &message.run_id, ID_BYTES_MAX)?;
-    metadata("metadata", &message.metadata)?;
+    let is_complete = matches!(message.kind, RunEventKind::Complete { .. });
+    metadata_within("metadata", &message.metadata, |key| {
+        if is_complete && key == TOOL_CALLS_KEY { TOOL_CALLS_BYTES_MAX } else { METADATA_VALUE_BYTES_MAX }
+    })?;
     match &message.kind {
         RunEventKind::Delta { text: delta, reasoning } => {
             text("delta", delta, CHUNK_BYTES_MAX)?;
@@ -330,10 +334,18 @@ fn headers(fields: &[Header]) -> Check {
 }
 
 fn metadata(field: &'static str, pairs: &BTreeMap<String, String>) -> Check {
+    metadata_within(field, pairs, |_| METADATA_VALUE_BYTES_MAX)
+}
+
+fn metadata_within(
+    field: &'static str,
+    pairs: &BTreeMap<String, String>,
+    value_max: impl Fn(&str) -> usize,
+) -> Check {
     count(field, pairs.len(), METADATA_PAIRS_MAX)?;
     pairs.iter().try_for_each(|(key, value)| {
         length(field, key.len(), METADATA_KEY_BYTES_MAX)?;
-        length(field, value.len(), METADATA_VALUE_BYTES_MAX)
+        length(field, value.len(), value_max(key))
     })
 }
 

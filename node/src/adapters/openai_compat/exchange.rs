@@ -18,7 +18,11 @@ use dataplane::{
 };
 use proto::message::ErrorKind;
 
-use super::{Prepared, endpoint::Origin, fields};
+use super::{
+    Prepared,
+    endpoint::{Endpoint, Origin},
+    fields,
+};
 use crate::{
     adapters::Provider,
     run::{
@@ -61,7 +65,8 @@ pub async fn exchange(
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
     // In a box of its own, which is gone for as long as the answer takes.
-    let mut exchange = boxed(|| send(provider, &prepared, &upload.body, custody)).await?;
+    let mut exchange =
+        boxed(|| send(provider, &prepared.endpoint, &prepared.fields, &upload.body, custody)).await?;
     // No second try is possible any more: the memory is wanted elsewhere.
     drop((upload, prepared));
     provider.metrics.request_bytes.inc_by(sent as u64);
@@ -84,24 +89,20 @@ pub async fn exchange(
 
 /// Sends on a connection to one of the origin's addresses: the one that worked last first, then the others, then what the
 /// resolver says by now.
-async fn send(
+///
+/// # Errors
+/// [`Failed`]: no head of an answer came.
+pub(in crate::adapters) async fn send(
     provider: &Provider,
-    prepared: &Prepared,
+    endpoint: &Endpoint,
+    fields: &Headers,
     body: &Bytes,
     custody: &Custody,
 ) -> Result<Exchange, Failed> {
-    let origin = &prepared.endpoint.origin;
-    let outgoing = Outgoing {
-        method: &prepared.endpoint.method,
-        target: &prepared.endpoint.target,
-        headers: &prepared.fields,
-        body: body.clone(),
-    };
-    let key = |address| Key {
-        address,
-        authority: Rc::clone(&prepared.endpoint.authority),
-        credential: NO_CREDENTIAL,
-    };
+    let origin = &endpoint.origin;
+    let outgoing =
+        Outgoing { method: &endpoint.method, target: &endpoint.target, headers: fields, body: body.clone() };
+    let key = |address| Key { address, authority: Rc::clone(&endpoint.authority), credential: NO_CREDENTIAL };
     let mut tried: Vec<SocketAddr> = Vec::new();
     let mut last = None;
     if let Some(address) = provider.addresses.preferred(origin) {
@@ -161,7 +162,7 @@ async fn has_credit(terminal: &Terminal, credit: &Signal) {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn failed(error: ClientError) -> Failed {
+pub(in crate::adapters) fn failed(error: ClientError) -> Failed {
     let kind = error.kind();
     let mut words = error.to_string();
     let mut source = std::error::Error::source(&error);
