@@ -288,7 +288,7 @@ fn the_transport_command_is_answered_and_normalized_runs_are_refused() {
         window_bytes: 65_536,
         credential: None,
     };
-    edge.open_run(run);
+    edge.open_run(run, Default::default());
     match edge.next() {
         Seen::Incoming(Incoming::Data { message: Message::RunEvent(event), .. }) => {
             assert!(

@@ -23,6 +23,9 @@ pub const WINDOW_BYTES_MIN: u32 = 8;
 /// has room again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// Bytes that wait for credit at most, but for the last thing that was said.
+const WAITING_BYTES: usize = CHUNK_BYTES_MAX;
+
 /// How the tools of a run went to its backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolMode {
@@ -99,6 +102,13 @@ impl<'a> Output<'a> {
         self.say(Part::Usage(usage))
     }
 
+    /// Whether something waits for credit and there is room for more beside it. An adapter that has more at hand, without waiting for
+    /// it, says that too then: it becomes one piece with what waits.
+    #[must_use]
+    pub fn may_merge(&self) -> bool {
+        !self.waiting.is_empty() && self.waiting.bytes < WAITING_BYTES
+    }
+
     /// Waits until nothing waits any more and the Edge takes more. An adapter calls it before it reads on from its backend: what
     /// the Edge does not take stays there. May be dropped freely.
     ///
@@ -153,6 +163,8 @@ impl<'a> Output<'a> {
 #[derive(Debug, Default)]
 struct Waiting {
     parts: VecDeque<Part>,
+    /// Bytes of all texts.
+    bytes: usize,
     /// Bytes of the first part that have been sent.
     sent: usize,
 }
@@ -170,6 +182,9 @@ impl Waiting {
     }
 
     fn push(&mut self, part: Part) {
+        if let Part::Text(new) | Part::Reasoning(new) = &part {
+            self.bytes += new.len();
+        }
         match (self.parts.back_mut(), part) {
             (_, Part::Text(new) | Part::Reasoning(new)) if new.is_empty() => {}
             (Some(Part::Text(last)), Part::Text(new))
@@ -203,6 +218,7 @@ impl Waiting {
             piece.to_owned()
         };
         self.sent += piece.len();
+        self.bytes -= piece.len();
         // A text that was taken whole is empty by now.
         if self.sent >= text.len() {
             self.parts.pop_front();
@@ -256,7 +272,7 @@ mod tests {
                 found.push(show(event));
             }
             assert_eq!(found, events, "{parts:?} in {room}");
-            assert!(waiting.is_empty());
+            assert!(waiting.is_empty() && waiting.bytes == 0);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     net::SocketAddr,
     pin::pin,
     rc::Rc,
@@ -20,8 +21,9 @@ use dataplane::{
 };
 use futures::future::{Either, select};
 use proto::message::{
-    Cancel, ExecutionError, Header, Message, NodeConfigPayload, NodeReadyResponse, RegisterResponse,
-    RunRequest, StreamNo, TunnelFrame, TunnelFrameKind, TunnelRequest,
+    Cancel, ErrorKind, ExecutionError, Header, Message, NodeConfigPayload, NodeReadyResponse,
+    RegisterResponse, RunEvent, RunEventKind, RunRequest, StreamNo, TunnelFrame, TunnelFrameKind,
+    TunnelRequest, Usage,
 };
 use rustls::ServerConfig;
 
@@ -43,7 +45,7 @@ pub enum Seen {
 enum Order {
     Send(Message),
     Open { request: TunnelRequest, body: Bytes },
-    OpenRun(RunRequest),
+    OpenRun { request: RunRequest, input: Bytes },
     Release { stream: StreamNo, bytes: usize },
     Close(StreamNo),
     Shutdown(CloseReason),
@@ -201,9 +203,9 @@ impl Edge {
         }
     }
 
-    /// Sends a normalized run without an input of its own.
-    pub fn open_run(&self, request: RunRequest) {
-        self.order(Order::OpenRun(request));
+    /// Sends a normalized run, and the rest of its input in chunks under credit.
+    pub fn open_run(&self, request: RunRequest, rest: Bytes) {
+        self.order(Order::OpenRun { request, input: rest });
     }
 
     /// The next control message.
@@ -290,6 +292,41 @@ impl Edge {
         response
     }
 
+    /// The next event of a normalized run, on any stream; its credit is not released.
+    pub fn event(&self) -> RunEvent {
+        loop {
+            match self.next() {
+                Seen::Incoming(Incoming::Data { message: Message::RunEvent(event), .. }) => return event,
+                Seen::Incoming(Incoming::Credit { .. } | Incoming::Ignored) => {}
+                other => panic!("expected a run event, saw {other:?}"),
+            }
+        }
+    }
+
+    /// Everything of one run up to its terminal, releasing credit as it comes; numbers have no gap.
+    pub fn outcome(&self, stream: StreamNo) -> Outcome {
+        let mut outcome = Outcome::default();
+        for sequence in 0.. {
+            let event = self.event();
+            assert_eq!((event.stream, event.sequence), (stream, sequence), "{event:?}");
+            match &event.kind {
+                RunEventKind::Start => outcome.start = Some(event.metadata),
+                RunEventKind::Delta { text, reasoning } => {
+                    self.release(stream, text.len() + reasoning.len());
+                    outcome.text.push_str(text);
+                    outcome.reasoning.push_str(reasoning);
+                }
+                RunEventKind::Usage(_) => {}
+                RunEventKind::Complete { .. } | RunEventKind::Error(_) | RunEventKind::Cancelled => {
+                    outcome.end = Some(event);
+                    break;
+                }
+            }
+        }
+        self.order(Order::Close(stream));
+        outcome
+    }
+
     pub fn stop(mut self) {
         self.order(Order::Stop);
         self.shard.take().unwrap().join();
@@ -326,16 +363,48 @@ async fn obey(mut inbox: mailbox::ShardInbox<Order>, current: &RefCell<Option<Li
                     link.queue(stream, Message::TunnelRequest(Box::new(request))).unwrap();
                     link.queue_body(stream, body).unwrap();
                 }
-                (Order::OpenRun(request), Some(link)) => {
+                (Order::OpenRun { request, input }, Some(link)) => {
                     let (stream, window) = (request.stream, request.window_bytes);
                     link.open(stream, window, window).unwrap();
                     link.queue(stream, Message::RunRequest(Box::new(request))).unwrap();
+                    link.queue_body(stream, input).unwrap();
                 }
                 (Order::Release { stream, bytes }, Some(link)) => link.release(stream, bytes),
                 (Order::Close(stream), Some(link)) => link.close(stream),
                 (Order::Shutdown(reason), Some(link)) => link.shutdown(reason),
                 (_, None) => panic!("no link"),
             }
+        }
+    }
+}
+
+/// One whole run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub start: Option<BTreeMap<String, String>>,
+    pub text: String,
+    pub reasoning: String,
+    pub end: Option<RunEvent>,
+}
+
+impl Outcome {
+    /// Kind and words of its error.
+    pub fn error(self) -> (ErrorKind, String) {
+        match self.end.unwrap().kind {
+            RunEventKind::Error(error) => {
+                assert_eq!(error.failure, None);
+                (error.kind, error.message)
+            }
+            other => panic!("expected an error: {other:?}"),
+        }
+    }
+
+    /// Reason, counts and metadata of its completion.
+    pub fn completion(&self) -> (&str, Usage, &BTreeMap<String, String>) {
+        let end = self.end.as_ref().unwrap();
+        match &end.kind {
+            RunEventKind::Complete { finish_reason, usage } => (finish_reason, usage.unwrap(), &end.metadata),
+            other => panic!("expected a completion: {other:?}"),
         }
     }
 }

@@ -25,8 +25,8 @@ use iop_node::{
     supervisor::Exit,
 };
 use proto::message::{
-    AdapterConfig, AdapterSettings, Header, NodeConfigPayload, OpenAiCompatConfig, Operation,
-    ProfileOperation, ProtocolProfile, ProviderConfig, StreamNo, TunnelRequest,
+    AdapterConfig, AdapterSettings, Header, NodeConfigPayload, OllamaConfig, OpenAiCompatConfig, Operation,
+    ProfileOperation, ProtocolProfile, ProviderConfig, RunRequest, StreamNo, TunnelRequest,
 };
 use rustls::ClientConfig;
 
@@ -184,6 +184,37 @@ pub fn config(provider: SocketAddr, capacity: u32) -> NodeConfigPayload {
             response_stall_timeout_ms: 300_000,
             request_timeout_ms: 0,
         }],
+    }
+}
+
+/// The same with an Ollama adapter `ollama-1` beside it, on the same address.
+pub fn config_with_ollama(provider: SocketAddr, capacity: u32, context_size: u32) -> NodeConfigPayload {
+    let mut config = config(provider, capacity);
+    let base_url = format!("http://{provider}/");
+    config.adapters.push(AdapterConfig {
+        name: "ollama-1".to_owned(),
+        enabled: true,
+        capacity,
+        settings: AdapterSettings::Ollama(OllamaConfig { base_url, context_size }),
+    });
+    config
+}
+
+/// A normalized run with this input, all of it inside the request.
+pub fn run(stream: StreamNo, input: &str) -> RunRequest {
+    RunRequest {
+        stream,
+        run_id: format!("run-{stream}"),
+        adapter: "ollama-1".to_owned(),
+        target: "qwen3:8b".to_owned(),
+        input: Bytes::copy_from_slice(input.as_bytes()),
+        input_bytes: input.len() as u64,
+        metadata: Default::default(),
+        session_id: String::new(),
+        timeout_sec: 0,
+        response_stall_timeout_ms: 300_000,
+        window_bytes: 256 * 1024,
+        credential: None,
     }
 }
 

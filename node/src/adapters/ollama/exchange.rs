@@ -157,9 +157,15 @@ async fn answer(
         output.ready().await?;
         dataplane::panic_point!("node.adapter");
         let Some(piece) = exchange.next().await.map_err(failed)? else { break };
-        let fed = reader.feed(&piece, &mut said);
-        say(output, &mut said)?;
-        fed?;
+        take(&piece, &mut reader, &mut said, output)?;
+        while !reader.is_done()
+            && output.may_merge()
+            && let Some(next) = exchange.try_next()
+        {
+            // An end is found again by the loop around this one.
+            let Some(piece) = next.map_err(failed)? else { break };
+            take(&piece, &mut reader, &mut said, output)?;
+        }
     }
     if reader.is_done() {
         let end = async { while let Ok(Some(_)) = exchange.next().await {} };
@@ -169,6 +175,18 @@ async fn answer(
     let done = reader.finish(&mut said);
     say(output, &mut said)?;
     done.map_err(Failed::from)
+}
+
+/// Passes on what `piece` says, also what stands before an error in it.
+fn take(
+    piece: &[u8],
+    reader: &mut Reader,
+    said: &mut Vec<Said>,
+    output: &mut Output<'_>,
+) -> Result<(), Failed> {
+    let fed = reader.feed(piece, said);
+    say(output, said)?;
+    Ok(fed?)
 }
 
 fn say(output: &mut Output<'_>, said: &mut Vec<Said>) -> Result<(), Failed> {
