@@ -8,7 +8,7 @@ use control::{
     record::Dump,
 };
 use dataplane::http::body::Body;
-use proto::message::{ExecutionError, Header, TunnelRequest};
+use proto::message::{ExecutionError, Header, RunEvent, RunRequest, TunnelRequest};
 
 use crate::lease::{Claim, Lease};
 
@@ -88,9 +88,18 @@ pub struct Open {
     /// Whose frames they will be.
     pub request: RequestId,
     /// The request, without its body; taken out when it is sent.
-    pub tunnel: Option<Box<TunnelRequest>>,
-    /// The whole body.
+    pub request_message: Option<RequestMessage>,
+    /// The whole body, or the whole input.
     pub body: Body,
+}
+
+/// What a Node is asked, by what its adapter is (POL-7).
+#[derive(Debug)]
+pub enum RequestMessage {
+    /// To pass a body on to a provider that understands it.
+    Tunnel(Box<TunnelRequest>),
+    /// To run an input on a backend with a language of its own.
+    Run(Box<RunRequest>),
 }
 
 /// What a request's shard learns of its run.
@@ -110,6 +119,8 @@ pub enum Frame {
     Body(Vec<u8>),
     /// The answer is complete.
     End,
+    /// An event of a normalized run, other than an error. A completion is the end.
+    Run(Box<RunEvent>),
     /// The Node broke the frame order; the run is being cancelled.
     Violation,
 }

@@ -1,7 +1,8 @@
 //! The only mapping from what can go wrong to what a client of the OpenAI surface is told.
 //!
 //! A [`Fault`] knows its status, its four error keys, its headers and its metric label; nobody else decides any of them.
-//! Messages are ours: nothing of a provider's text, a token or an address is in them.
+//! Messages are ours: nothing of a provider's text, a token or an address is in them. The one exception is a native backend's
+//! refusal: what it does not take is the client's to change, and nobody else knows what it was.
 //!
 //! Retry hints follow the official SDKs: `x-should-retry: false` where another try of the same request certainly fails,
 //! `retry-after` of at most a minute where it may well succeed (a longer one makes some SDKs give up).
@@ -16,7 +17,7 @@ use crate::token::AuthError;
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 34] = [
+pub const OUTCOMES: [&str; 36] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -47,6 +48,8 @@ pub const OUTCOMES: [&str; 34] = [
     "upstream_protocol",
     "upstream_truncated",
     "upstream_credential",
+    "provider_refused",
+    "answer_too_long",
     "deadline",
     "stalled",
     "cancelled",
@@ -153,6 +156,13 @@ pub enum Fault {
     UpstreamTruncated,
     /// The credential for the provider was refused.
     UpstreamCredential,
+    /// A native backend does not take the request: a model it does not have, a picture it cannot see.
+    ProviderRefused {
+        /// In the words of the Node, which may quote the backend: one line, bounded.
+        words: String,
+    },
+    /// An answer that is to be given in one piece grew too long.
+    AnswerTooLong,
     /// The run's hard deadline, or the Edge's wait for it, passed (TUN-8).
     Deadline,
     /// The provider made no progress for too long (STL-4).
@@ -231,6 +241,8 @@ impl Fault {
             Self::UpstreamProtocol => row(502, SERVER_ERROR, UPSTREAM, Unsaid, "upstream_protocol"),
             Self::UpstreamTruncated => row(502, SERVER_ERROR, UPSTREAM, Unsaid, "upstream_truncated"),
             Self::UpstreamCredential => row(502, SERVER_ERROR, UPSTREAM, No, "upstream_credential"),
+            Self::ProviderRefused { .. } => row(400, INVALID_REQUEST, None, No, "provider_refused"),
+            Self::AnswerTooLong => row(502, SERVER_ERROR, UPSTREAM, No, "answer_too_long"),
             Self::Deadline => row(504, SERVER_ERROR, TIMEOUT, Unsaid, "deadline"),
             Self::Stalled => row(504, SERVER_ERROR, TIMEOUT, Unsaid, "stalled"),
             Self::Cancelled => row(503, SERVER_ERROR, Some("cancelled"), Unsaid, "cancelled"),
@@ -321,6 +333,9 @@ impl Fault {
                 format!("This path does not take this method, but {allow}.").into()
             }
             Self::BodyTooLarge { limit } => format!("The request body is longer than {limit} bytes.").into(),
+            Self::ProviderRefused { words } => {
+                format!("The provider of the model does not take the request: {}", one_line(words)).into()
+            }
             other => other.fixed_message().into(),
         }
     }
@@ -355,6 +370,9 @@ impl Fault {
             Self::UpstreamProtocol => "The provider of the model gave no valid answer.",
             Self::UpstreamTruncated => "The provider of the model broke off its answer.",
             Self::UpstreamCredential => "The provider of the model refused the gateway's credential.",
+            Self::AnswerTooLong => {
+                "The answer of the model is too long to be given in one piece. Ask for a stream."
+            }
             Self::Deadline => "The request took longer than its time limit.",
             Self::Stalled => "The provider of the model stopped answering.",
             Self::Cancelled => "The request was cancelled by the gateway.",
@@ -423,6 +441,20 @@ fn echo(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// A backend's text, as it may stand in a message.
+fn one_line(text: &str) -> String {
+    let mut shown = String::new();
+    for word in
+        text.split(|char: char| char.is_whitespace() || char.is_control()).filter(|word| !word.is_empty())
+    {
+        if !shown.is_empty() {
+            shown.push(' ');
+        }
+        shown.push_str(word);
+    }
+    if shown.is_empty() { "it says no reason.".to_owned() } else { shown }
 }
 
 impl From<Refusal> for Fault {
@@ -500,6 +532,8 @@ mod tests {
             Fault::UpstreamProtocol,
             Fault::UpstreamTruncated,
             Fault::UpstreamCredential,
+            Fault::ProviderRefused { words: "model\n\"x\" not found".to_owned() },
+            Fault::AnswerTooLong,
             Fault::Deadline,
             Fault::Stalled,
             Fault::Cancelled,
@@ -544,6 +578,8 @@ mod tests {
             ("upstream_protocol", 502, server, Some("upstream_error")),
             ("upstream_truncated", 502, server, Some("upstream_error")),
             ("upstream_credential", 502, server, Some("upstream_error")),
+            ("provider_refused", 400, invalid, None),
+            ("answer_too_long", 502, server, Some("upstream_error")),
             ("deadline", 504, server, Some("timeout")),
             ("stalled", 504, server, Some("timeout")),
             ("cancelled", 503, server, Some("cancelled")),
@@ -632,7 +668,7 @@ mod tests {
             assert!(
                 !told
                     || fault.status() < 500
-                    || matches!(fault.outcome(), "unservable" | "upstream_credential")
+                    || matches!(fault.outcome(), "unservable" | "upstream_credential" | "answer_too_long")
             );
         }
         assert_eq!(header(&Fault::Unauthorized, "www-authenticate").as_deref(), Some("Bearer"));

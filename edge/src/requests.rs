@@ -12,7 +12,7 @@ use dataplane::{
 };
 
 use control::effect::{Grant, Refusal};
-use proto::message::ExecutionError;
+use proto::message::{ExecutionError, RunEvent, RunEventKind};
 
 use crate::{lease::Lease, mail::Frame};
 
@@ -60,7 +60,40 @@ fn join(last: &mut Event, next: Event) -> Option<Event> {
             *sequence = number;
             None
         }
+        (Event::Frame(lease, sequence, Frame::Run(event)), Event::Frame(of, number, Frame::Run(more)))
+            if *lease == of =>
+        {
+            match join_events(event, *more) {
+                None => {
+                    *sequence = number;
+                    None
+                }
+                Some(more) => Some(Event::Frame(of, number, Frame::Run(Box::new(more)))),
+            }
+        }
         (_, next) => Some(next),
+    }
+}
+
+/// As [`join`], for events of a run: what is thought and what is said stay in their order, and of two counts the later one holds.
+fn join_events(last: &mut RunEvent, next: RunEvent) -> Option<RunEvent> {
+    match (&mut last.kind, next.kind) {
+        (
+            RunEventKind::Delta { text, reasoning },
+            RunEventKind::Delta { text: more_text, reasoning: more_reasoning },
+        ) if (reasoning.is_empty() && more_reasoning.is_empty()
+            || text.is_empty() && more_text.is_empty())
+            && text.len() + reasoning.len() + more_text.len() + more_reasoning.len() <= JOINED_BYTES =>
+        {
+            text.push_str(&more_text);
+            reasoning.push_str(&more_reasoning);
+            None
+        }
+        (RunEventKind::Usage(usage), RunEventKind::Usage(later)) => {
+            *usage = later;
+            None
+        }
+        (_, kind) => Some(RunEvent { kind, ..next }),
     }
 }
 
@@ -192,5 +225,51 @@ mod tests {
         let sent: Vec<_> = (0..20_000).flat_map(|n| [u8::try_from(n % 251).unwrap(); 3]).collect();
         assert!(whole == sent, "the bytes in their order");
         assert_eq!(last, Some(19_999), "a piece has the number of its last frame");
+    }
+
+    // req: WIR-6
+    #[test]
+    fn many_small_events_that_wait_are_a_few_pieces_in_their_order() {
+        let table = Rc::new(Requests::new(0));
+        let request = table.enter();
+        let event = |kind| {
+            let (run_id, metadata) = (String::new(), std::collections::BTreeMap::new());
+            Frame::Run(Box::new(RunEvent { stream: 1, sequence: 0, kind, run_id, metadata }))
+        };
+        let delta = |text: &str, reasoning: &str| {
+            event(RunEventKind::Delta { text: text.to_owned(), reasoning: reasoning.to_owned() })
+        };
+        let count = |tokens| {
+            event(RunEventKind::Usage(proto::message::Usage {
+                output_tokens: Some(tokens),
+                ..proto::message::Usage::default()
+            }))
+        };
+        let frames = [
+            delta("", "a"),
+            delta("", "b"),
+            delta("c", ""),
+            delta("d", ""),
+            delta("e", "f"),
+            count(1),
+            count(2),
+            delta("g", ""),
+        ];
+        for (sequence, frame) in (0..).zip(frames) {
+            assert!(table.deliver(request.id, Event::Frame(LeaseId(7), sequence, frame)));
+        }
+        let mut found = Vec::new();
+        while let Some(Event::Frame(_, sequence, Frame::Run(event))) = request.events.try_pop() {
+            found.push((
+                sequence,
+                match event.kind {
+                    RunEventKind::Delta { text, reasoning } => format!("{reasoning}|{text}"),
+                    RunEventKind::Usage(usage) => format!("{:?}", usage.output_tokens),
+                    other => format!("{other:?}"),
+                },
+            ));
+        }
+        let expected = [(1, "ab|"), (3, "|cd"), (4, "f|e"), (6, "Some(2)"), (7, "|g")];
+        assert_eq!(found, expected.map(|(sequence, text)| (sequence, text.to_owned())));
     }
 }

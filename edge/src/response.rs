@@ -15,9 +15,9 @@ use proto::message::Header;
 use crate::reply::Fault;
 
 /// Fields that we add to a head at most, those of an event stream included.
-const OWN_FIELDS: usize = 7;
+const OWN_FIELDS: usize = 8;
 /// Bytes of their names and of the values that are known or numbers.
-const OWN_BYTES: usize = 160;
+const OWN_BYTES: usize = 180;
 
 /// How an answer came about.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,14 @@ pub struct Answer<'a> {
     pub attempts: u32,
     /// Told as `x-iop-queue-ms`, where there was an attempt.
     pub queued: Duration,
+    /// Told as `x-iop-tool-mode: text`: the backend was asked for its calls in text (RUN-4).
+    pub text_tools: bool,
 }
 
 impl Answer<'_> {
     /// An answer of the Edge's own.
     pub fn local(request_id: &str) -> Answer<'_> {
-        Answer { request_id, provider: None, attempts: 0, queued: Duration::ZERO }
+        Answer { request_id, provider: None, attempts: 0, queued: Duration::ZERO, text_tools: false }
     }
 
     fn write(&self, headers: &mut Headers) {
@@ -48,6 +50,9 @@ impl Answer<'_> {
             add(headers, "x-iop-attempts", Decimal::of(u64::from(self.attempts)).text());
             let queued = u64::try_from(self.queued.as_millis()).unwrap_or(u64::MAX);
             add(headers, "x-iop-queue-ms", Decimal::of(queued).text());
+        }
+        if self.text_tools {
+            add(headers, "x-iop-tool-mode", "text");
         }
     }
 

@@ -27,6 +27,10 @@ pub const OUTPUT_SCHEMA_GATE: Capabilities = Capabilities(1 << 17);
 /// Its errors can be told apart.
 pub const OUTPUT_PROVIDER_ERROR: Capabilities = Capabilities(1 << 18);
 
+/// What a backend with a language of its own can do by a normalized run. It has no profile to list it; further operations join
+/// with the surfaces that translate them.
+pub const NATIVE: Capabilities = union(union(CHAT, STREAMING), TOOL_CALLING);
+
 /// What the stream evidence gate can do with a provider's output (PRF-7): a namespace of its own, which no profile lists and
 /// which never travels. [`super::catalog::Driver::output`] derives it.
 pub const OUTPUT: [(&str, Capabilities); 3] = [

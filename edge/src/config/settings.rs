@@ -9,8 +9,14 @@ use std::{
     time::Duration,
 };
 
-use control::config::{Capabilities, PoolConfig};
-use proto::{identity::Name, message::NodeConfigPayload};
+use control::{
+    config::{Capabilities, PoolConfig},
+    effect::Grant,
+};
+use proto::{
+    identity::Name,
+    message::{AdapterSettings, NodeConfigPayload},
+};
 
 use super::{error::LoadError, gate::Gate, generation::GenerationFields, place::Place, secret::SecretDigest};
 use crate::token::PrincipalToken;
@@ -106,6 +112,18 @@ impl Settings {
             UsageAttribution::ModelGroup => model.id.clone(),
         };
         Some(Attribution { provider: provider.id.clone(), kind: model.usage_attribution, usage })
+    }
+
+    /// Whether what was granted is a backend with a language of its own, which gets normalized runs (POL-7).
+    #[must_use]
+    pub fn is_native(&self, grant: &Grant) -> bool {
+        if grant.direct {
+            // Its provider is an attribution id and no provider: the adapter decides (POL-12).
+            let adapters = self.node(&grant.node).map(|node| &node.payload.adapters);
+            let adapter = adapters.and_then(|adapters| adapters.iter().find(|it| it.name == *grant.adapter));
+            return adapter.is_some_and(|adapter| is_native(&adapter.settings));
+        }
+        self.provider(&grant.provider).is_some_and(|(_, provider)| provider.native)
     }
 
     /// A provider and its Node.
@@ -358,4 +376,12 @@ pub struct Provider {
     pub enabled: bool,
     /// What it calls the token limits of a request.
     pub generation_fields: GenerationFields,
+    /// It has a language of its own, and gets normalized runs.
+    pub native: bool,
+}
+
+/// Whether an adapter of these settings takes normalized runs.
+#[must_use]
+pub const fn is_native(adapter: &AdapterSettings) -> bool {
+    matches!(adapter, AdapterSettings::Ollama(_) | AdapterSettings::Cli(_))
 }

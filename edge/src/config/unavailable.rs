@@ -93,30 +93,6 @@ const TABLE: &[Unavailable] = &[
         asked: |file| in_profiles(file, "extensions", |profile| entries(&profile.extensions)),
     },
     Unavailable {
-        feature: "this adapter type",
-        instead: "write `openai_compat` or `vllm`; an Ollama server is `openai_compat`, with `profile: ollama` at its provider",
-        asked: |file| {
-            let mut asked = Vec::new();
-            for (i, node) in listed(&file.nodes) {
-                let adapters = node.adapters.iter().flat_map(|adapters| adapters.value.0.iter().enumerate());
-                for (j, adapter) in adapters {
-                    let kind = adapter.value.r#type.as_ref().filter(|kind| is_later_type(&kind.value));
-                    asked.extend(kind.map(|kind| (kind.at, format!("nodes[{i}].adapters[{j}].type"))));
-                }
-            }
-            asked
-        },
-    },
-    Unavailable {
-        feature: "this provider type",
-        instead: "write `openai_compat` or `vllm`; an Ollama server is `openai_compat` with `profile: ollama`",
-        asked: |file| {
-            in_providers(file, "type", |provider| {
-                provider.r#type.as_ref().filter(|kind| is_later_type(&kind.value)).map(|kind| kind.at)
-            })
-        },
-    },
-    Unavailable {
         feature: "a health check by path",
         instead: "take it away",
         asked: |file| {
@@ -143,16 +119,8 @@ const TABLE: &[Unavailable] = &[
     },
 ];
 
-/// Adapter and provider types that a later release brings.
-pub(super) const LATER_TYPES: [&str; 2] = ["ollama", "cli"];
-
 /// What is said of an upstream that is not plain HTTP; the check stands where URLs are resolved.
 pub(super) const HTTPS_UPSTREAM: &str = "https:// to a provider is not available in this release; expected an http:// base_url, such as that of a proxy on the Node's machine";
-
-/// Whether an adapter or provider type comes in a later release.
-pub(super) fn is_later_type(kind: &str) -> bool {
-    LATER_TYPES.contains(&kind)
-}
 
 /// Notes every key that asks for a feature that is not there yet.
 pub(super) fn check(file: &EdgeFile, report: &mut Report) {

@@ -94,8 +94,24 @@ impl<'a> Downstream<'a> {
         self.client.begin(&begun.head, begun.body);
     }
 
-    /// Appends body bytes to the next write. `true` for the first ones.
+    /// Whether the response has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Appends a provider's body bytes to the next write. `true` for the first ones.
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+        self.drained(bytes.len());
+        self.write(bytes)
+    }
+
+    /// Notes that so many bytes of what a Node sent have been passed on, or have become what is.
+    pub(super) fn drained(&mut self, bytes: usize) {
+        self.unreleased += bytes;
+    }
+
+    /// Appends body bytes to the next write, which cost nothing of the run's credit. `true` for the first ones.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> bool {
         let is_first = self.first_byte.is_none();
         if is_first {
             self.first_byte = Some(clock::now().saturating_duration_since(self.started));
@@ -107,9 +123,14 @@ impl<'a> Downstream<'a> {
             json.push(bytes);
         }
         self.bytes += bytes.len() as u64;
-        self.unreleased += bytes.len();
         self.client.push(bytes);
         is_first
+    }
+
+    /// Appends a comment between two events of a stream, which leaves it between them.
+    pub(super) fn comment(&mut self, line: &[u8]) {
+        self.bytes += line.len() as u64;
+        self.client.push(line);
     }
 
     /// Writes what waits.

@@ -3,6 +3,8 @@
 mod attempt;
 mod downstream;
 mod json_end;
+mod keepalive;
+mod native;
 pub mod session;
 #[cfg(test)]
 mod tests;

@@ -27,18 +27,19 @@ use dataplane::{
     net::WriteFault,
     panic_point,
     shard::guarded,
-    time::sleep_until,
 };
-use proto::message::{Header, Operation, TunnelRequest};
+use proto::message::{ErrorKind, ExecutionError, Header, Operation, RunEvent, RunEventKind, TunnelRequest};
 
 use super::{
     attempt::{Attempt, Cause, Step},
     downstream::Downstream,
-    wait::{Interrupted, Waits, Woken},
+    keepalive::{COMMENT, KeepAlive},
+    native::{self, Native, Prepared},
+    wait::{Interrupted, Timer, Waits, Woken},
 };
 use crate::{
     config::GenerationPolicy,
-    mail::{Open, ToShard},
+    mail::{Open, RequestMessage, ToShard},
     openai::{policy, scan::ChatScan},
     reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
     requests::{Event, Registered},
@@ -120,6 +121,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         attempt: Attempt::default(),
         run: None,
         grant: None,
+        native: None,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
         let driven = guarded(session.drive()).await;
@@ -175,6 +177,8 @@ struct Session<'a> {
     attempt: Attempt,
     run: Option<Run>,
     grant: Option<Box<Grant>>,
+    /// Of a dispatch to a native backend: its answer.
+    native: Option<Box<Native>>,
 }
 
 impl Drop for Session<'_> {
@@ -187,7 +191,7 @@ impl Drop for Session<'_> {
 impl Session<'_> {
     async fn drive(&mut self) -> WayOut {
         let permit = Rc::clone(&self.plan.permit);
-        let mut waits = Waits { watch: None, timer: None, stop: pin!(permit.closed()) };
+        let mut waits = Waits { watch: None, timer: None, missed_pulse: false, stop: pin!(permit.closed()) };
         let way_out = self.drive_to_end(&mut waits).await;
         if let Some(watch) = waits.watch {
             self.downstream.client.keep_watch(watch);
@@ -211,8 +215,8 @@ impl Session<'_> {
                     if self.run.is_none() {
                         // Nothing runs: what waits now has the queue's own time.
                         waits.timer = None;
-                    } else if self.attempt.dispatches() != before {
-                        waits.timer = self.run.as_ref().map(|run| Box::pin(sleep_until(run.deadline)) as _);
+                    } else if self.attempt.dispatches() != before || waits.missed_pulse {
+                        self.arm(waits);
                     }
                 }
                 Woken::ClientStirred => match self.downstream.client.check_gone() {
@@ -222,9 +226,41 @@ impl Session<'_> {
                     // answer does that, and a slot must not wait for one that is not there.
                     Gone::Deaf => return WayOut::ClientGone,
                 },
+                Woken::Pulse => {
+                    self.keep_alive();
+                    if let Some(way_out) = self.flush(waits).await {
+                        return way_out;
+                    }
+                    self.arm(waits);
+                }
                 Woken::Deadline => return WayOut::Refuse(Fault::Deadline),
                 Woken::Stop => return self.stopped(),
             }
+        }
+    }
+
+    /// Sets the run's deadline, and when to look whether its client has heard something lately.
+    fn arm<S>(&self, waits: &mut Waits<S>) {
+        waits.missed_pulse = false;
+        let pulse = self.native.as_ref().and_then(|native| native.next_look());
+        waits.timer = self.run.as_ref().map(|run| Timer::new(run.deadline, pulse));
+    }
+
+    /// Says something to a client that has heard nothing for too long. A response that has not begun begins by it.
+    fn keep_alive(&mut self) {
+        let Some(due) = self.native.as_mut().and_then(|native| native.keep_alive(clock::now())) else {
+            return;
+        };
+        match due {
+            KeepAlive::Comment => {
+                if let Some(headers) = self.native.as_ref().map(|native| native.headers_of(0))
+                    && !self.downstream.has_begun()
+                {
+                    self.begin((200, &headers, false));
+                }
+                self.downstream.comment(COMMENT);
+            }
+            KeepAlive::Event => self.pass_on(),
         }
     }
 
@@ -280,23 +316,15 @@ impl Session<'_> {
                 }
                 None
             }
-            Step::Dispatch(grant) => {
-                self.dispatch(grant);
-                None
-            }
+            Step::Dispatch(grant) => self.dispatch(grant).err().map(WayOut::Refuse),
             Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
+            // A Node that answers a run as if it were a tunnel.
+            Step::Head { .. } if self.native.is_some() => Some(WayOut::Refuse(Fault::UpstreamProtocol)),
             Step::Head { status, headers, until_close } => {
-                if self.shard.draining.is_closed() {
-                    self.downstream.client.set_draining();
-                }
-                // What has begun to answer is not sent again: a long stream must not hold a long prompt.
-                self.plan.body = Body::default();
-                self.plan.headers = Vec::new();
-                self.plan.provider_auth = None;
-                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
-                self.downstream.begin((status, &headers, until_close), &answer);
+                self.begin((status, &headers, until_close));
                 None
             }
+            Step::Run(event) => self.run_event(*event),
             Step::Body(bytes) => {
                 self.relay(&bytes);
                 None
@@ -311,8 +339,75 @@ impl Session<'_> {
             }
             Step::Failed(cause) => {
                 self.end_run();
-                Some(WayOut::Refuse(fault_of(cause)))
+                Some(WayOut::Refuse(self.fault_of(cause)))
             }
+        }
+    }
+
+    /// Begins the response with the provider's status and headers, or those that a native backend's answer has.
+    fn begin(&mut self, head: (u16, &[Header], bool)) {
+        if self.shard.draining.is_closed() {
+            self.downstream.client.set_draining();
+        }
+        // What has begun to answer is not sent again: a long stream must not hold a long prompt.
+        self.plan.body = Body::default();
+        self.plan.headers = Vec::new();
+        self.plan.provider_auth = None;
+        let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
+        self.downstream.begin(head, &answer);
+    }
+
+    /// Passes on what an event of a native run says. The response begins with the first of it: until then a failure has a
+    /// status of its own.
+    fn run_event(&mut self, event: RunEvent) -> Option<WayOut> {
+        // A Node that answers a tunnel as if it were a run.
+        let Some(native) = &mut self.native else { return Some(WayOut::Refuse(Fault::UpstreamProtocol)) };
+        self.downstream.drained(native::cost(&event));
+        let is_last = matches!(event.kind, RunEventKind::Complete { .. });
+        let told = native.event(event);
+        if is_last {
+            self.end_run();
+        }
+        if let Err(fault) = told {
+            return Some(WayOut::Refuse(fault));
+        }
+        self.pass_on();
+        is_last.then(|| {
+            self.downstream.client.finish();
+            WayOut::Complete
+        })
+    }
+
+    /// Hands what a native run's answer has become to the client.
+    fn pass_on(&mut self) {
+        let Some(native) = self.native.as_mut().filter(|native| !native.out.is_empty()) else { return };
+        let mut out = std::mem::take(&mut native.out);
+        if !self.downstream.has_begun() {
+            let headers = native.headers_of(out.len());
+            self.begin((200, &headers, false));
+        }
+        if self.downstream.write(&out) {
+            self.note_first_byte();
+        }
+        out.clear();
+        if let Some(native) = &mut self.native {
+            // Its room serves again.
+            native.out = out;
+        }
+    }
+
+    fn fault_of(&self, cause: Cause) -> Fault {
+        match cause {
+            // The input is what the client asked for, so a refusal of it is the client's to answer. The request of a tunnel
+            // is ours.
+            Cause::Execution(ExecutionError { kind: ErrorKind::InvalidRequest, message, .. })
+                if self.native.is_some() =>
+            {
+                Fault::ProviderRefused { words: message }
+            }
+            Cause::Execution(error) => error.kind.into(),
+            Cause::NodeLost => Fault::NodeLost,
+            Cause::Violation => Fault::UpstreamProtocol,
         }
     }
 
@@ -323,11 +418,16 @@ impl Session<'_> {
         }
     }
 
-    fn dispatch(&mut self, grant: Box<Grant>) {
+    /// Sends the request out.
+    ///
+    /// # Errors
+    /// It cannot run on what was granted, and on nothing else of its kind.
+    fn dispatch(&mut self, grant: Box<Grant>) -> Result<(), Fault> {
         if grant.attempt == 1 {
             self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
         }
-        let Some(lease) = self.attempt.lease() else { return };
+        let (request, body) = self.message(&grant)?;
+        let Some(lease) = self.attempt.lease() else { return Ok(()) };
         panic_point!("edge.dispatch");
         let margin = self.shard.settings.openai.response_wait_margin;
         self.run = Some(Run {
@@ -342,11 +442,24 @@ impl Session<'_> {
             lease: grant.lease,
             claim: lease.claim().clone(),
             request: self.events.id,
-            tunnel: Some(Box::new(self.tunnel(&grant))),
-            body: self.body_for(&grant),
+            request_message: Some(request),
+            body,
         };
         self.shard.to_connection(grant.connection, ToShard::Open(Box::new(open)));
         self.grant = Some(grant);
+        Ok(())
+    }
+
+    /// What the Node is asked: by the type of the adapter that was granted, which no client can choose (POL-7).
+    fn message(&mut self, grant: &Grant) -> Result<(RequestMessage, Body), Fault> {
+        if !self.shard.settings.is_native(grant) {
+            self.native = None;
+            return Ok((RequestMessage::Tunnel(Box::new(self.tunnel(grant))), self.body_for(grant)));
+        }
+        let Prepared { native, request, input } =
+            native::prepare(&self.plan, grant, &self.shard.settings.openai)?;
+        self.native = Some(native);
+        Ok((RequestMessage::Run(request), input))
     }
 
     /// The body as the chosen provider gets it.
@@ -385,9 +498,13 @@ impl Session<'_> {
 
     fn relay(&mut self, bytes: &[u8]) {
         panic_point!("edge.relay");
-        if self.downstream.push(bytes)
-            && let Some(took) = self.downstream.first_byte()
-        {
+        if self.downstream.push(bytes) {
+            self.note_first_byte();
+        }
+    }
+
+    fn note_first_byte(&self) {
+        if let Some(took) = self.downstream.first_byte() {
             self.shard.metrics.first_byte.observe(took.as_secs_f64());
         }
     }
@@ -452,7 +569,7 @@ impl Session<'_> {
                 if self.shard.draining.is_closed() {
                     self.downstream.client.set_draining();
                 }
-                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt);
+                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
                 (fault.outcome(), self.downstream.refuse(&fault, &answer).await)
             }
         };
@@ -470,12 +587,18 @@ impl Session<'_> {
 }
 
 /// How the answer came about, so far.
-fn answer<'a>(plan: &'a Plan, grant: Option<&'a Grant>, attempt: &Attempt) -> Answer<'a> {
+fn answer<'a>(
+    plan: &'a Plan,
+    grant: Option<&'a Grant>,
+    attempt: &Attempt,
+    native: Option<&Native>,
+) -> Answer<'a> {
     Answer {
         request_id: &plan.request_id,
         provider: grant.map(|grant| &*grant.provider),
         attempts: attempt.dispatches(),
         queued: queued(grant),
+        text_tools: native.is_some_and(Native::has_text_tools),
     }
 }
 
@@ -484,16 +607,8 @@ fn queued(grant: Option<&Grant>) -> Duration {
     grant.map_or(Duration::ZERO, |grant| grant.queued_for)
 }
 
-fn fault_of(cause: Cause) -> Fault {
-    match cause {
-        Cause::Execution(error) => error.kind.into(),
-        Cause::NodeLost => Fault::NodeLost,
-        Cause::Violation => Fault::UpstreamProtocol,
-    }
-}
-
 /// Rounded up (TUN-8).
-fn whole_seconds(duration: Duration) -> u32 {
+pub(super) fn whole_seconds(duration: Duration) -> u32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }

@@ -34,7 +34,7 @@ use crate::{
     control_loop::ControlLoop,
     lease::Returns,
     link::NodeLink,
-    mail::{Open, ToControl, ToShard},
+    mail::{Open, RequestMessage, ToControl, ToShard},
     metrics::Metrics,
     pki::authority::Authority,
     requests::Registered,
@@ -193,7 +193,7 @@ impl World {
                 lease: lease.id(),
                 claim: lease.claim().clone(),
                 request: asked.registered.id,
-                tunnel: Some(Box::new(tunnel())),
+                request_message: Some(RequestMessage::Tunnel(Box::new(tunnel()))),
                 body: Body::default(),
             };
             self.states[REQUESTS].to_connection(grant.connection, ToShard::Open(Box::new(open)));

@@ -4,9 +4,13 @@ use std::{
     future::Future,
     pin::{Pin, pin},
     task::{Context, Poll},
+    time::Instant,
 };
 
-use dataplane::http::server::{Peer, Watch};
+use dataplane::{
+    http::server::{Peer, Watch},
+    time::sleep_until,
+};
 
 use crate::requests::{Event, Registered};
 
@@ -18,6 +22,8 @@ pub(super) enum Woken {
     ClientStirred,
     /// The Edge's own wait for the run is over.
     Deadline,
+    /// It is time to see whether the client has to be kept waiting.
+    Pulse,
     /// The token was revoked, or the process ends.
     Stop,
 }
@@ -32,8 +38,23 @@ pub(super) enum Interrupted {
     Stop,
 }
 
-/// A deadline, armed once per dispatch.
-pub(super) type Timer = Pin<Box<dyn Future<Output = ()>>>;
+/// A deadline, armed once per dispatch, and perhaps a pulse before it.
+pub(super) struct Timer {
+    fires: Pin<Box<dyn Future<Output = ()>>>,
+    /// Which the next firing is, and the deadline behind a pulse.
+    behind_pulse: Option<Instant>,
+}
+
+impl Timer {
+    /// Fires at `deadline`, and before that once at `pulse`.
+    pub(super) fn new(deadline: Instant, pulse: Option<Instant>) -> Self {
+        let pulse = pulse.filter(|pulse| *pulse < deadline);
+        Self {
+            fires: Box::pin(sleep_until(pulse.unwrap_or(deadline))),
+            behind_pulse: pulse.map(|_| deadline),
+        }
+    }
+}
 
 /// What may happen beside the events of the request.
 pub(super) struct Waits<S> {
@@ -42,6 +63,8 @@ pub(super) struct Waits<S> {
     pub(super) watch: Option<Watch>,
     /// Taken out when it fires.
     pub(super) timer: Option<Timer>,
+    /// A pulse came while something was written: nobody has to be kept waiting then, and another one has to be armed.
+    pub(super) missed_pulse: bool,
     /// The token was revoked, or the process ends.
     pub(super) stop: S,
 }
@@ -73,6 +96,10 @@ impl<S: Future<Output = ()> + Unpin> Waits<S> {
                     // Something sent in advance: it waits until the write is over.
                     Poll::Ready(Woken::ClientStirred) if !client.has_left() => continue,
                     Poll::Ready(Woken::ClientStirred) => Poll::Ready(Err(Interrupted::Gone)),
+                    Poll::Ready(Woken::Pulse) => {
+                        self.missed_pulse = true;
+                        continue;
+                    }
                     Poll::Ready(Woken::Deadline) => Poll::Ready(Err(Interrupted::Deadline)),
                     Poll::Ready(Woken::Stop) => Poll::Ready(Err(Interrupted::Stop)),
                     Poll::Ready(Woken::Event(_)) | Poll::Pending => Poll::Pending,
@@ -89,11 +116,12 @@ impl<S: Future<Output = ()> + Unpin> Waits<S> {
             self.watch = None;
             return Poll::Ready(Woken::ClientStirred);
         }
-        if let Some(future) = &mut self.timer
-            && future.as_mut().poll(cx).is_ready()
+        if let Some(timer) = &mut self.timer
+            && timer.fires.as_mut().poll(cx).is_ready()
         {
-            self.timer = None;
-            return Poll::Ready(Woken::Deadline);
+            let deadline = timer.behind_pulse;
+            self.timer = deadline.map(|deadline| Timer::new(deadline, None));
+            return Poll::Ready(if deadline.is_some() { Woken::Pulse } else { Woken::Deadline });
         }
         Pin::new(&mut self.stop).poll(cx).map(|()| Woken::Stop)
     }

@@ -2,11 +2,14 @@
 
 use std::rc::Rc;
 
-use control::input::{CommandId, Input};
+use control::input::{CommandId, Input, LeaseId};
 use dataplane::relay::{CloseReason, Handler, Incoming};
-use proto::message::{Cancel, Message, NodeCommandResponse, RegisterRequest, StreamNo, TunnelFrameKind};
+use proto::message::{
+    Cancel, ErrorKind, ExecutionError, Message, NodeCommandResponse, RegisterRequest, RunEvent, RunEventKind,
+    StreamNo, TunnelFrameKind,
+};
 
-use super::NodeLink;
+use super::{NodeLink, streams::Run};
 use crate::{
     mail::{Frame, ToControl, ToShard},
     requests,
@@ -102,13 +105,8 @@ impl Router {
             // An interim status would leave the client waiting, and what follows on its connection ambiguous.
             return self.refuse_run(stream);
         }
-        let (lease, request, cancelled, sequence) = {
-            let mut streams = self.link.streams.borrow_mut();
-            let Some(run) = streams.get_mut(stream) else { return };
-            let sequence = run.next_sequence;
-            run.next_sequence += 1;
-            (run.lease, run.request, run.cancelled, sequence)
-        };
+        let Some((run, sequence)) = self.next_of(stream) else { return };
+        let Run { lease, request, cancelled, .. } = run;
         let connection = self.link.id;
         let frame = match kind {
             TunnelFrameKind::ResponseStart { status, headers, until_close } => {
@@ -121,17 +119,7 @@ impl Router {
                 self.link.state.input(Input::Terminal { connection, lease, error: None, sequence });
                 Frame::End
             }
-            TunnelFrameKind::Error(error) => {
-                // What came before it must be with its reader before control's answer can be.
-                self.on_batch_end();
-                self.forget(stream);
-                return self.link.state.input(Input::Terminal {
-                    connection,
-                    lease,
-                    error: Some(error),
-                    sequence,
-                });
-            }
+            TunnelFrameKind::Error(error) => return self.failed(stream, lease, error, sequence),
         };
         if cancelled {
             self.link.handle.release(stream, cost);
@@ -140,6 +128,54 @@ impl Router {
         let shard = requests::shard_of(request);
         self.link.state.post(shard, ToShard::Frame(request, lease, sequence, frame));
         self.touch(shard);
+    }
+
+    fn run_event(&mut self, event: RunEvent, cost: usize) {
+        let stream = event.stream;
+        if matches!(&event.kind, RunEventKind::Delta { .. } if cost == 0) {
+            // It says nothing and costs a Node no credit, so it must not wait anywhere.
+            return;
+        }
+        let Some((run, sequence)) = self.next_of(stream) else { return };
+        let Run { lease, request, cancelled, .. } = run;
+        match event.kind {
+            RunEventKind::Error(error) => return self.failed(stream, lease, error, sequence),
+            RunEventKind::Cancelled => {
+                let error = ExecutionError::new(ErrorKind::Cancelled, "");
+                return self.failed(stream, lease, error, sequence);
+            }
+            RunEventKind::Complete { .. } => {
+                let connection = self.link.id;
+                self.forget(stream);
+                self.link.state.input(Input::Terminal { connection, lease, error: None, sequence });
+            }
+            RunEventKind::Start | RunEventKind::Delta { .. } | RunEventKind::Usage(_) => {}
+        }
+        if cancelled {
+            self.link.handle.release(stream, cost);
+            return;
+        }
+        let shard = requests::shard_of(request);
+        self.link.state.post(shard, ToShard::Frame(request, lease, sequence, Frame::Run(Box::new(event))));
+        self.touch(shard);
+    }
+
+    /// The run of a number, and the number of its next frame, which is taken by this.
+    fn next_of(&self, stream: StreamNo) -> Option<(Run, u64)> {
+        let mut streams = self.link.streams.borrow_mut();
+        let run = streams.get_mut(stream)?;
+        let sequence = run.next_sequence;
+        run.next_sequence += 1;
+        Some((*run, sequence))
+    }
+
+    /// A run ended with an error, which goes by control (HND-2).
+    fn failed(&mut self, stream: StreamNo, lease: LeaseId, error: ExecutionError, sequence: u64) {
+        // What came before it must be with its reader before control's answer can be.
+        self.on_batch_end();
+        self.forget(stream);
+        let connection = self.link.id;
+        self.link.state.input(Input::Terminal { connection, lease, error: Some(error), sequence });
     }
 
     fn touch(&mut self, shard: usize) {
@@ -190,6 +226,7 @@ impl Handler for Router {
             Incoming::Data { stream, message: Message::TunnelFrame(frame), cost } => {
                 self.tunnel_frame(stream, frame.kind, cost);
             }
+            Incoming::Data { message: Message::RunEvent(event), cost, .. } => self.run_event(event, cost),
             Incoming::Data { stream, .. } => self.violation(stream),
             Incoming::StreamFault { stream, fault } => {
                 tracing::warn!(node = %self.link.name, stream, %fault, "stream broken off");

@@ -18,6 +18,7 @@ use std::{
 };
 
 use anyhow::Context;
+use bytes::Bytes;
 use control::{
     effect::{Probe, ReadinessRefusal, RegistrationRefusal},
     input::{ConnectionId, Input, LeaseId},
@@ -38,7 +39,11 @@ use proto::{
 };
 use rustls::ServerConfig;
 
-use crate::{config::Settings, mail::Open, shard_state::ShardState};
+use crate::{
+    config::Settings,
+    mail::{Open, RequestMessage},
+    shard_state::ShardState,
+};
 pub use accept::accept_loop;
 use commands::Commands;
 use streams::Streams;
@@ -168,17 +173,25 @@ impl NodeLink {
     }
 
     fn try_start(&self, open: &mut Open) -> bool {
-        let Some(mut request) = open.tunnel.take() else { return false };
+        let Some(request) = open.request_message.take() else { return false };
         let stream = self.streams.borrow_mut().add(open.lease, open.request);
-        request.stream = stream;
-        request.body_bytes = open.body.len() as u64;
-        request.window_bytes = WINDOW_BYTES_DEFAULT;
+        let (bytes, window_bytes) = (open.body.len() as u64, WINDOW_BYTES_DEFAULT);
         let inline = open.body.len() <= proto::body::INLINE_BODY_MAX;
-        if inline {
-            request.body = open.body.joined();
-        }
+        let first = if inline { open.body.joined() } else { Bytes::new() };
+        let message = match request {
+            RequestMessage::Tunnel(mut tunnel) => {
+                (tunnel.stream, tunnel.body_bytes, tunnel.window_bytes) = (stream, bytes, window_bytes);
+                tunnel.body = first;
+                Message::TunnelRequest(tunnel)
+            }
+            RequestMessage::Run(mut run) => {
+                (run.stream, run.input_bytes, run.window_bytes) = (stream, bytes, window_bytes);
+                run.input = first;
+                Message::RunRequest(run)
+            }
+        };
         let sent = self.handle.open(stream, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_DEFAULT).is_ok()
-            && self.handle.queue(stream, Message::TunnelRequest(request)).is_ok()
+            && self.handle.queue(stream, message).is_ok()
             && (inline || self.handle.queue_pieces(stream, open.body.pieces().iter().cloned()).is_ok());
         if !sent {
             self.handle.close(stream);

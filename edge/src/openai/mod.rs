@@ -2,5 +2,6 @@
 
 pub mod estimate;
 pub mod models;
+pub mod normalized;
 pub mod policy;
 pub mod scan;

@@ -35,6 +35,11 @@ impl Adapter {
         self.enabled && self.upstream.is_some()
     }
 
+    /// Its type; `None` for a wrong one, which has been reported.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.kind
+    }
+
     /// Whether `name` is its type, as typed or as an alias is normalized.
     pub(super) fn has_type(&self, name: &str) -> bool {
         self.kind.is_some_and(|kind| kind.as_str() == name || kind.normalized().as_str() == name)
@@ -110,41 +115,60 @@ pub(super) fn attach(
             let typed = &entry.value;
             let at = [typed.profile.as_ref(), typed.base_url.as_ref(), typed.endpoint.as_ref()];
             let at: Option<Place> = at.into_iter().flatten().map(|key| key.at).next();
+            let (others, key) = match upstream {
+                Upstream::Tunnel { .. } => ("profile, address, label or headers", "profile"),
+                Upstream::Native(AdapterSettings::Cli(_)) => {
+                    ("command, args, env, mode or output_format", "command")
+                }
+                Upstream::Native(_) => ("address or context_size", "base_url"),
+            };
             let message = format!(
-                "adapter `{}` also serves providers[{first}], which has another profile, address, label or headers: give each an adapter of its own",
+                "adapter `{}` also serves providers[{first}], which has another {others}: give each an adapter of its own",
                 adapter.name
             );
-            context.error(at.unwrap_or(entry.at), format!("{path}.profile"), message);
+            context.error(at.unwrap_or(entry.at), format!("{path}.{key}"), message);
         }
     }
 }
 
 /// Whether one set of settings serves both. A provider without a label of its own takes what there is.
 fn agrees(first: &Upstream, label: &str, other: &Upstream) -> bool {
-    first.profile == other.profile
-        && first.headers == other.headers
-        && other.label.as_ref().is_none_or(|own| own == label)
+    match (first, other) {
+        (
+            Upstream::Tunnel { profile, headers, .. },
+            Upstream::Tunnel { profile: other, headers: fields, label: own },
+        ) => profile == other && headers == fields && own.as_ref().is_none_or(|own| own == label),
+        (first, other) => first == other,
+    }
 }
 
 /// The label of an adapter: of its first provider, its own, an alias that was typed for the type, or the type (CFG-9).
 fn label(adapter: &Adapter, upstream: &Upstream, kind: Option<Kind>) -> String {
     let alias_of = |kind: Option<Kind>| kind.filter(|kind| kind.normalized() != *kind);
     let kind = alias_of(adapter.kind).or_else(|| alias_of(kind)).or(adapter.kind);
-    let own = upstream.label.clone().or_else(|| adapter.label.clone());
+    let of_provider = match upstream {
+        Upstream::Tunnel { label, .. } => label.clone(),
+        Upstream::Native(_) => None,
+    };
+    let own = of_provider.or_else(|| adapter.label.clone());
     own.unwrap_or_else(|| kind.map_or("", Kind::as_str).to_owned())
 }
 
 /// An adapter that no provider uses is left out: there is nothing it could be asked to do.
 pub(super) fn config(adapter: &Adapter) -> Option<AdapterConfig> {
     let (upstream, _, label) = adapter.upstream.as_ref()?;
+    let settings = match upstream {
+        Upstream::Tunnel { profile, headers, .. } => AdapterSettings::OpenAiCompat(OpenAiCompatConfig {
+            provider_label: label.clone(),
+            profile: profile.clone(),
+            headers: headers.clone(),
+        }),
+        Upstream::Native(settings) => settings.clone(),
+    };
     Some(AdapterConfig {
         name: adapter.name.clone(),
         enabled: adapter.enabled,
         capacity: adapter.capacity,
-        settings: AdapterSettings::OpenAiCompat(OpenAiCompatConfig {
-            provider_label: label.clone(),
-            profile: upstream.profile.clone(),
-            headers: upstream.headers.clone(),
-        }),
+        settings,
     })
 }

@@ -12,7 +12,6 @@ use crate::config::{
     expand::expand,
     nearest::hint,
     place::{Place, Typed},
-    unavailable::is_later_type,
 };
 
 /// Longest id, reference or label in bytes: they stand in headers, log fields and metric labels.
@@ -179,7 +178,7 @@ impl Context<'_> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Ok(*value);
         }
-        let hint = hint(text, usable(words));
+        let hint = hint(text, words.iter().map(|(word, _)| *word));
         self.error(
             typed.at,
             path,
@@ -195,13 +194,8 @@ impl Context<'_> {
     }
 }
 
-/// The words that may be typed, without those of later releases: whoever took one of them would be refused again.
-fn usable<T>(words: &[(&'static str, T)]) -> impl Iterator<Item = &'static str> {
-    words.iter().map(|(word, _)| *word).filter(|word| !is_later_type(word))
-}
-
 fn listed<T>(words: &[(&'static str, T)]) -> String {
-    usable(words).collect::<Vec<_>>().join(", ")
+    words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
 }
 
 /// What was typed, for a message: never what the environment put in.

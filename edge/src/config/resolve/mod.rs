@@ -7,6 +7,7 @@ mod gate;
 mod headers;
 mod listen;
 mod models;
+mod native;
 mod node;
 mod openai;
 mod profile;

@@ -167,21 +167,26 @@ fn member(
     path: &str,
     provider: &Provider,
 ) -> Option<Member> {
-    let profile = provider.profile.as_ref()?;
-    let target = profile.map_model(model);
-    if provider.models.is_empty() {
+    let target = provider.map_model(model);
+    let served = provider.served();
+    if served.is_empty() {
         return None;
     }
-    if !profile.served(&provider.models).iter().any(|served| served == target) {
+    if !served.iter().any(|served| served == target) {
+        let mapping = match &provider.profile {
+            None => String::new(),
+            Some(profile) if builtin(&profile.id).is_some() => {
+                format!(
+                    ", or map it to one by `model_mapping` in a profile of your own with `base: {}`",
+                    profile.id
+                )
+            }
+            Some(profile) => format!(", or map it to one by `model_mapping` in profile `{}`", profile.id),
+        };
         let message = format!(
-            "provider {} does not serve `{target}`: its models are {}; use one of these names, or map it to one by `model_mapping` in {}",
+            "provider {} does not serve `{target}`: its models are {}; use one of these names{mapping}",
             quoted(key),
             provider.models.join(", "),
-            if builtin(&profile.id).is_some() {
-                format!("a profile of your own with `base: {}`", profile.id)
-            } else {
-                format!("profile `{}`", profile.id)
-            }
         );
         context.error(key.at, path, message);
         return None;

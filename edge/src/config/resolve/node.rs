@@ -13,11 +13,11 @@ use super::{
     adapter::{self, Adapter},
     context::{Context, quoted},
     listen,
-    profile::{Profiles, Resolved},
+    profile::Profiles,
     provider::Provider,
 };
 use crate::config::{
-    SLOTS_MAX, capability,
+    SLOTS_MAX,
     error::LoadError,
     place::{Place, Typed},
     secret::SecretDigest,
@@ -235,7 +235,7 @@ fn policy(provider: &Provider) -> Option<ProviderPolicy> {
         capacity: provider.capacity,
         long_capacity: provider.long_capacity,
         priority: provider.priority,
-        capabilities: provider.profile.as_ref().map_or(capability::NONE, Resolved::abilities),
+        capabilities: provider.abilities(),
         stall_timeout: provider.stall_timeout,
         request_timeout: provider.request_timeout,
     })
@@ -299,10 +299,8 @@ impl Node {
                 id: provider.id.as_deref()?.into(),
                 adapter: provider.adapter_name.as_str().into(),
                 profile: provider.profile.as_ref().map_or("", |profile| &profile.id).into(),
-                capabilities: provider
-                    .profile
-                    .as_ref()
-                    .map_or(capability::NONE, |profile| profile.capabilities),
+                capabilities: provider.capabilities(),
+                native: provider.is_native(),
                 enabled: provider.enabled,
                 generation_fields: provider
                     .profile
@@ -339,7 +337,7 @@ fn provider_config(provider: &Provider) -> Option<ProviderConfig> {
         id: provider.id.clone()?,
         adapter: provider.adapter_name.clone(),
         category: provider.category.to_owned(),
-        models: provider.profile.as_ref().map(|it| it.served(&provider.models)).unwrap_or_default(),
+        models: provider.served(),
         enabled: provider.enabled,
         capacity: provider.capacity,
         response_stall_timeout_ms: millis(provider.stall_timeout),

@@ -3,17 +3,18 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use proto::message::{Header, ProtocolProfile};
+use control::config::Capabilities;
+use proto::message::{AdapterSettings, Header, ProtocolProfile};
 
 use super::{
     MAX_QUEUE_DEFAULT, MAX_QUEUE_MAX, QUEUE_TIMEOUT_MS_DEFAULT, QUEUE_TIMEOUT_MS_MAX,
     adapter::Adapter,
     context::{Context, ID_BYTES_MAX, MODEL_BYTES_MAX, quoted},
-    headers,
+    headers, native,
     profile::{Profiles, Resolved},
 };
 use crate::config::{
-    SLOTS_MAX,
+    SLOTS_MAX, capability,
     nearest::hint,
     place::{Place, Typed},
     typed, url,
@@ -65,6 +66,11 @@ impl Kind {
         }
     }
 
+    /// Whether it is a backend with a language of its own, which gets normalized runs (POL-7).
+    pub(super) fn is_native(self) -> bool {
+        self.profile().is_none()
+    }
+
     /// The profile of a provider that names none (PRF-2); `None` for a type that speaks its own language.
     fn profile(self) -> Option<&'static str> {
         match self.normalized() {
@@ -107,14 +113,52 @@ pub(super) struct Provider {
 
 /// Where and how a provider is called.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Upstream {
-    pub(super) profile: ProtocolProfile,
-    pub(super) headers: Vec<Header>,
-    /// Its own label, when it has one.
-    pub(super) label: Option<String>,
+pub(super) enum Upstream {
+    /// By what its clients send.
+    Tunnel {
+        profile: ProtocolProfile,
+        headers: Vec<Header>,
+        /// Its own label, when it has one.
+        label: Option<String>,
+    },
+    /// In its own language.
+    Native(AdapterSettings),
 }
 
 impl Provider {
+    /// What it can do: by its profile, or by what every normalized run can.
+    pub(super) fn capabilities(&self) -> Capabilities {
+        match (&self.profile, self.kind) {
+            (Some(profile), _) => profile.capabilities,
+            (None, Some(kind)) if kind.is_native() => capability::NATIVE,
+            (None, _) => capability::NONE,
+        }
+    }
+
+    /// The same, and what the gate can look into of it (PRF-7).
+    pub(super) fn abilities(&self) -> Capabilities {
+        self.profile.as_ref().map_or_else(|| self.capabilities(), Resolved::abilities)
+    }
+
+    /// The served name of an external model (PRF-5). Without a profile nothing is mapped.
+    pub(super) fn map_model<'a>(&'a self, model: &'a str) -> &'a str {
+        self.profile.as_ref().map_or(model, |profile| profile.map_model(model))
+    }
+
+    /// The names of the models that it serves.
+    pub(super) fn served(&self) -> Vec<String> {
+        match (&self.profile, self.kind) {
+            (Some(profile), _) => profile.served(&self.models),
+            (None, Some(kind)) if kind.is_native() => self.models.clone(),
+            (None, _) => Vec::new(),
+        }
+    }
+
+    /// Whether it gets normalized runs.
+    pub(super) fn is_native(&self) -> bool {
+        self.kind.is_some_and(Kind::is_native)
+    }
+
     pub(super) fn resolve(
         context: &mut Context<'_>,
         profiles: &Profiles,
@@ -158,7 +202,7 @@ impl Provider {
             REQUEST_TIMEOUT_MS_DEFAULT,
         );
         let queue = queue(context, typed, &key);
-        let _size =
+        let size =
             context.count(typed.context_size.as_ref(), &key("context_size"), 0..=i64::from(u32::MAX), 0);
         let adapter = adapter(context, adapters, typed, (at, enabled), &key("adapter"));
         if category == Ok("cli") && enabled {
@@ -170,9 +214,16 @@ impl Provider {
         };
         let profile = kind.and_then(|kind| profile(context, profiles, typed, kind, &key("profile")));
         let adapter_settings = adapter.and_then(|adapter| adapters.get(adapter));
-        let upstream = upstream(context, typed, profile.as_ref(), adapter_settings, (at, path));
-        if kind.is_some_and(|kind| kind.profile().is_some()) {
-            refuse_foreign_fields(context, typed, path);
+        if let (Some(kind), Some(adapter)) = (kind, adapter_settings) {
+            same_language(context, kind, adapter, typed, (at, path));
+        }
+        let upstream = match kind.filter(|kind| kind.is_native()) {
+            Some(kind) => native::resolve(context, typed, (kind, size), adapter_settings, (at, path)),
+            None => upstream(context, typed, profile.as_ref(), adapter_settings, (at, path)),
+        };
+        match kind {
+            Some(kind) if !kind.is_native() => native::refuse_fields(context, typed, path),
+            _ => {}
         }
         Self {
             at,
@@ -194,6 +245,28 @@ impl Provider {
             queue,
         }
     }
+}
+
+/// An adapter speaks one language, and a provider on it the same.
+fn same_language(
+    context: &mut Context<'_>,
+    kind: Kind,
+    adapter: &Adapter,
+    typed: &typed::Provider,
+    (parent, path): (Place, &str),
+) {
+    let Some(other) = adapter.kind() else { return };
+    if kind.normalized() == other.normalized() || !kind.is_native() && !other.is_native() {
+        return;
+    }
+    let at = typed.r#type.as_ref().map_or(parent, |key| key.at);
+    let message = format!(
+        "a provider of type {} needs an adapter of that type, and `{}` is of type {}",
+        kind.as_str(),
+        adapter.name,
+        other.as_str()
+    );
+    context.error(at, format!("{path}.type"), message);
 }
 
 /// The provider's own queue settings. They are checked even where they count for nothing.
@@ -384,7 +457,7 @@ fn upstream(
     match profile.at(base_url) {
         Ok(profile) => {
             let headers = headers::overlay(adapter.map_or(&[], |adapter| &adapter.headers), own_headers);
-            Some(Upstream { profile, headers, label })
+            Some(Upstream::Tunnel { profile, headers, label })
         }
         Err(error) => {
             let at = typed.profile.as_ref().map_or(at, |key| key.at);
@@ -423,25 +496,4 @@ pub(super) fn base_url(
         }
     }
     Ok(found)
-}
-
-/// Fields that only other types have: silence would make someone believe they did something.
-fn refuse_foreign_fields(context: &mut Context<'_>, typed: &typed::Provider, path: &str) {
-    let text =
-        |key: &Option<Typed<String>>| key.as_ref().filter(|key| !key.value.is_empty()).map(|key| key.at);
-    let list = |key: &typed::List<String>| key.as_ref().filter(|key| !key.value.is_empty()).map(|key| key.at);
-    let fields = [
-        ("command", text(&typed.command)),
-        ("args", list(&typed.args)),
-        ("env", typed.env.as_ref().filter(|key| !key.value.0.is_empty()).map(|key| key.at)),
-        ("mode", text(&typed.mode)),
-        ("resume_args", list(&typed.resume_args)),
-        ("output_format", text(&typed.output_format)),
-        ("context_size", typed.context_size.as_ref().filter(|key| key.value != 0).map(|key| key.at)),
-    ];
-    for (key, at) in fields {
-        if let Some(at) = at {
-            context.error(at, format!("{path}.{key}"), "this key belongs to providers of type cli or ollama");
-        }
-    }
 }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{models::Groups, node::Fleet, provider::Provider};
+use super::{
+    models::Groups,
+    node::Fleet,
+    provider::{Provider, Upstream},
+};
 use crate::config::{error::LoadError, place::Place};
 
 /// All of them, in the order of the file's sections.
@@ -31,8 +35,8 @@ pub(super) fn all(nobody_may_call: bool, openai: Place, fleet: &Fleet, groups: &
 fn doubled(fleet: &Fleet) -> Vec<LoadError> {
     const OPERATION: &str = "/chat/completions";
     let is_doubled = |provider: &Provider| {
-        let operations = provider.upstream.iter().flat_map(|upstream| &upstream.profile.operations);
-        operations.into_iter().any(|operation| operation.url.matches(OPERATION).count() > 1)
+        let Some(Upstream::Tunnel { profile, .. }) = &provider.upstream else { return false };
+        profile.operations.iter().any(|operation| operation.url.matches(OPERATION).count() > 1)
     };
     let found = fleet.enabled_providers().filter(|(provider, _)| is_doubled(provider));
     found

@@ -64,12 +64,12 @@ fn a_disabled_provider_keeps_the_structural_rules() {
         (
             "category: local_inference",
             "category: local",
-            "nodes[0].providers[0].category: expected one of api, local_inference",
+            "nodes[0].providers[0].category: expected one of api, cli, local_inference",
         ),
         (
             "        category: local_inference\n",
             "",
-            "nodes[0].providers[0].category: expected one of api, local_inference",
+            "nodes[0].providers[0].category: expected one of api, cli, local_inference",
         ),
         ("models: [qwen3]", "models: []", "nodes[0].providers[0].models: expected at least one model"),
         ("        models: [qwen3]\n", "", "nodes[0].providers[0].models: expected at least one model"),

@@ -75,9 +75,14 @@ fn the_adapter_must_be_one_that_a_node_is_told_of() {
     refused(&text, "4:30: openai.model_routes[0].adapter: ", &["no provider is on adapter `spare`"]);
     let off = text.replace("name: spare,", "name: spare, enabled: false,");
     refused(&off, "4:30: openai.model_routes[0].adapter: ", &["adapter `spare` is disabled on every node"]);
-    // A native adapter is refused where it stands.
-    let native = text.replace("name: spare, type: openai_compat", "name: spare, type: ollama");
-    assert!(report(&native).contains("nodes[0].adapters[1].type: this adapter type is not available"));
+    // One of a native type is as good as any, and what is granted there is a run.
+    let native = format!(
+        "{}      - {{ id: own, type: ollama, category: local_inference, adapter: spare, models: [x] }}\n",
+        text.trim_end_matches('\n').to_owned() + "\n",
+    )
+    .replace("name: spare, type: openai_compat", "name: spare, type: ollama");
+    let settings = load(&native).unwrap();
+    assert_eq!(settings.pool.routes.len(), 1);
 }
 
 /// What is warned of: `two` beside a provider `one`, which serves `q` on adapter `a`; models `q` and `r` name them as given.

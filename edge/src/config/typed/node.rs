@@ -60,7 +60,7 @@ section! {
         /// Name of the instance, unique on the Node.
         #[schemars(extend("x-default" = "its type"))]
         pub name: Opt<String>,
-        /// What it speaks. `seulgivibe_claude` and `seulgivibe_openai` are other names of `openai_compat`. `ollama`, `cli`: later release.
+        /// What it speaks. `seulgivibe_claude` and `seulgivibe_openai` are other names of `openai_compat`. `ollama` speaks Ollama's own API, `cli` runs a program.
         #[schemars(extend("x-required" = true, "x-words" = kinds!()))]
         pub r#type: Opt<String>,
         /// Whether providers may use it.
@@ -163,13 +163,13 @@ section! {
         /// As for adapters.
         #[schemars(extend("x-required" = true, "x-words" = kinds!()))]
         pub r#type: Opt<String>,
-        /// What kind of resource it is. `cli`: later release.
+        /// What kind of resource it is; `cli` needs an adapter of that type.
         #[schemars(extend("x-required" = true, "x-words" = ["api", "cli", "local_inference"]))]
         pub category: Opt<String>,
         /// Name of an enabled adapter of the Node; a type also names its only enabled instance.
         #[schemars(extend("x-required" = true))]
         pub adapter: Opt<String>,
-        /// A protocol profile: built in, or one of `protocol_profiles`.
+        /// A protocol profile: built in, or one of `protocol_profiles`. Types `ollama` and `cli` have none.
         #[schemars(extend("x-default" = "by type: `vllm` for type `vllm`, else `openai_compat`"))]
         pub profile: Opt<String>,
         /// What it serves; a mapped model by either of its names.
@@ -217,25 +217,25 @@ section! {
         /// As for adapters; wins over theirs.
         #[schemars(extend("default" = {}))]
         pub headers: Opt<Entries<Typed<Secret>>>,
-        /// Program of type `cli`. Later release.
+        /// Program of type `cli`: runs once for each request, with the prompt on its standard input.
         #[schemars(extend("default" = ""))]
         pub command: Opt<String>,
-        /// Its arguments. Later release.
+        /// Its arguments, as they are: there is no shell.
         #[schemars(extend("default" = []))]
         pub args: List<String>,
-        /// Its environment. Later release.
+        /// Its environment beside the little that the Node passes on.
         #[schemars(extend("default" = {}))]
         pub env: Opt<Entries<Typed<Secret>>>,
-        /// How it is run. Later release.
-        #[schemars(extend("default" = ""))]
+        /// How it is run; empty = `stdin`, once for each request.
+        #[schemars(extend("default" = "", "x-words" = ["stdin"]))]
         pub mode: Opt<String>,
         /// Always empty: nothing is resumed.
         #[schemars(extend("default" = []))]
         pub resume_args: List<String>,
-        /// What it writes. Later release.
-        #[schemars(extend("default" = ""))]
+        /// What it writes; empty = `text`.
+        #[schemars(extend("default" = "", "x-words" = ["text", "json", "stream-json"]))]
         pub output_format: Opt<String>,
-        /// Context of type `ollama`. Later release.
+        /// Context of type `ollama` in tokens (`num_ctx`); 0 = the server's own.
         #[schemars(range(min = 0, max = 4_294_967_295_i64), extend("default" = 0))]
         pub context_size: Opt<i64>,
     }

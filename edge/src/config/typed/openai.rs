@@ -94,10 +94,10 @@ section! {
 section! {
     /// What a silent stream is kept alive by.
     pub struct Keepalive {
-        /// Silence after which a normalized stream gets a comment. Not applied yet.
+        /// Silence after which a normalized stream gets a comment.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 15_000))]
         pub comment_ms: Opt<i64>,
-        /// Silence after which it gets an event without content. Not applied yet.
+        /// Silence after which it gets an event without content.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 60_000))]
         pub event_ms: Opt<i64>,
         /// The same for tunnels. Later release.

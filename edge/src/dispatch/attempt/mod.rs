@@ -11,7 +11,7 @@
 //! back until every frame below its sequence number has passed, so that it overtakes no body byte.
 
 use control::{effect::Grant, effect::Refusal, input::LeaseId};
-use proto::message::{ExecutionError, Header};
+use proto::message::{ExecutionError, Header, RunEvent, RunEventKind};
 
 use crate::{lease::Lease, mail::Frame, requests::Event};
 
@@ -28,6 +28,8 @@ pub(super) enum Step {
     Head { status: u16, headers: Vec<Header>, until_close: bool },
     /// Pass these bytes on.
     Body(Vec<u8>),
+    /// What an event of a normalized run says; its completion is the end.
+    Run(Box<RunEvent>),
     /// The response is complete.
     Complete,
     /// It is not, and will not be.
@@ -168,6 +170,10 @@ impl Attempt {
             Frame::Start { status, headers, until_close } => Step::Head { status, headers, until_close },
             Frame::Body(bytes) => Step::Body(bytes),
             Frame::End => self.end(Step::Complete),
+            Frame::Run(event) if matches!(event.kind, RunEventKind::Complete { .. }) => {
+                self.end(Step::Run(event))
+            }
+            Frame::Run(event) => Step::Run(event),
             Frame::Violation => self.end(Step::Failed(Cause::Violation)),
         }
     }
