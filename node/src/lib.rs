@@ -24,11 +24,27 @@
 //! A Node listens on nothing but its metrics address: there is no way to reach it for execution but through the Edge that
 //! it dialled itself (FRB-1).
 
+/// Whether a deliberate mistake is made here; `false`, and no code, without the feature.
+#[cfg(feature = "planted-faults")]
+macro_rules! planted {
+    ($fault:ident) => {
+        $crate::fault::is($crate::fault::Fault::$fault)
+    };
+}
+#[cfg(not(feature = "planted-faults"))]
+macro_rules! planted {
+    ($fault:ident) => {
+        false
+    };
+}
+
 pub mod adapters;
 pub mod boot;
 pub mod cli;
 pub mod config;
 pub mod daemon;
+#[cfg(feature = "planted-faults")]
+pub mod fault;
 pub mod gate;
 pub mod health;
 pub mod logging;

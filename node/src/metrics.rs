@@ -2,10 +2,21 @@
 //! series and a series that is 0 is there to be seen.
 
 use dataplane::{http::client::abort::Return, shard::TaskStats};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
 use proto::message::ErrorKind;
 
-use crate::{run::terminal::Execution, supervisor::Failure};
+use crate::{
+    health::ProviderHealth,
+    run::{
+        stall::{StallObserver, StallReport},
+        terminal::Execution,
+        watchdog::Fence,
+    },
+    supervisor::Failure,
+};
 
 /// How an execution ended; the label of `iop_node_runs_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +57,11 @@ const ERROR_KINDS: [ErrorKind; 12] = [
     ErrorKind::Unknown,
 ];
 
+/// Labels of what tells of stalls, all of closed sets.
+const STALL_LABELS: [&str; 3] = ["execution", "provider_health", "fence"];
+/// Seconds without progress at the claim: about the stall timeouts that make sense.
+const STALL_BUCKETS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 240.0, 305.0, 600.0, 1800.0];
+
 /// The Node's counters; cloning shares them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -65,6 +81,7 @@ pub struct Metrics {
     /// Those of them that were stopped and whose provider has not returned yet.
     pub runs_aborting: IntGauge,
     aborts: IntCounterVec,
+    stalls: Stalls,
     /// TCP connections to providers, idle ones too.
     pub provider_connections: IntGauge,
     /// Reads from providers that brought something.
@@ -146,6 +163,7 @@ impl Metrics {
                 "Stopped executions that a provider may have been at work on, by how it returned.",
                 "return",
             )?,
+            stalls: Stalls::register(&registry)?,
             provider_connections: gauge(
                 "iop_node_provider_connections",
                 "TCP connections to providers, idle ones too.",
@@ -255,6 +273,63 @@ impl Metrics {
     }
 }
 
+/// What is counted of stalls.
+#[derive(Clone, Debug)]
+struct Stalls {
+    count: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+impl Stalls {
+    fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let count = Opts::new(
+            "iop_node_response_stalls_total",
+            "Executions that the watchdog ended, by what the probe found and whether the provider returned.",
+        );
+        let seconds = HistogramOpts::new(
+            "iop_node_response_stall_duration_seconds",
+            "How long there had been no progress when the watchdog ended an execution.",
+        );
+        let stalls = Self {
+            count: IntCounterVec::new(count, &STALL_LABELS)?,
+            seconds: HistogramVec::new(seconds.buckets(STALL_BUCKETS.to_vec()), &STALL_LABELS)?,
+        };
+        registry.register(Box::new(stalls.count.clone()))?;
+        registry.register(Box::new(stalls.seconds.clone()))?;
+        for execution in Execution::ALL {
+            for health in ProviderHealth::ALL {
+                for fence in Fence::ALL {
+                    let labels = [execution.label(), health.as_str(), fence.as_str()];
+                    stalls.count.with_label_values(&labels);
+                    stalls.seconds.with_label_values(&labels);
+                }
+            }
+        }
+        Ok(stalls)
+    }
+}
+
+impl StallObserver for Metrics {
+    /// Counts a stall and writes its log line: labels of closed sets, names of the configuration, numbers of this Node (OBS-4).
+    fn observe(&self, report: &StallReport<'_>) {
+        let StallReport { subject, idle, fence, observation } = report;
+        let labels = [subject.execution.label(), observation.health.as_str(), fence.as_str()];
+        self.stalls.count.with_label_values(&labels).inc();
+        self.stalls.seconds.with_label_values(&labels).observe(idle.as_secs_f64());
+        tracing::warn!(
+            execution = subject.execution.label(),
+            provider_health = observation.health.as_str(),
+            liveness_classification = observation.health.liveness(),
+            fence = fence.as_str(),
+            idle_ms = idle.as_millis(),
+            adapter = subject.adapter,
+            node_run_id = report.node_run_id(),
+            health_observation_seq = observation.sequence,
+            "node_response_stall_observation"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +354,8 @@ mod tests {
             "iop_node_aborts_total{return=\"confirmed\"} 0",
             "iop_node_aborts_total{return=\"still_sending\"} 0",
             "iop_node_aborts_total{return=\"unconfirmed\"} 0",
+            "iop_node_response_stalls_total{execution=\"tunnel\",fence=\"confirmed\",provider_health=\"available\"} 0",
+            "iop_node_response_stall_duration_seconds_count{execution=\"run\",fence=\"unconfirmed\",provider_health=\"unknown\"} 0",
             "iop_node_provider_connections 0",
             "iop_node_provider_reads_total 0",
             "iop_node_provider_read_bytes_total 0",

@@ -276,6 +276,11 @@ impl Pool {
         abandoned.returned(&self.inner.scratch).await
     }
 
+    /// As [`Abandoned::returns`].
+    pub async fn returns(&self, abandoned: &mut Abandoned) -> Return {
+        abandoned.returns(&self.inner.scratch).await
+    }
+
     /// Closes every idle connection, for a configuration that has gone out of use. Running exchanges go on.
     pub fn close_idle(&self) {
         let idle = self.inner.idle.take();

@@ -37,7 +37,7 @@ fn shard_receives_everything(driver: DriverWish) {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(is_done.recv_timeout(Duration::from_secs(30)).unwrap(), (0..60_000u64).sum());
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(30)).unwrap(), (0..60_000u64).sum::<u64>());
     assert!(shard.join());
 }
 

@@ -31,6 +31,8 @@ pub enum Stop {
 pub struct RunControl {
     stop: Cell<Option<Stop>>,
     stopping: Latch,
+    /// The session is lost, whatever was said before.
+    lost: Signal,
     /// Credit came back.
     pub credit: Signal,
     /// Parts of the request body. At most the stream's receive window of bytes waits here.
@@ -44,6 +46,14 @@ impl RunControl {
             self.stop.set(Some(why));
         }
         self.stopping.close();
+        if why == Stop::SessionLost {
+            self.lost.set();
+        }
+    }
+
+    /// Waits until the session is lost. One waiter at a time; may be dropped freely.
+    pub async fn lost(&self) {
+        self.lost.wait().await;
     }
 
     /// Waits until somebody said stop. May be dropped freely.
@@ -158,6 +168,7 @@ mod tests {
         table.stop_all(Stop::SessionLost);
         assert_eq!(one.stopped().now_or_never(), Some(Stop::Cancelled));
         assert_eq!(two.stopped().now_or_never(), Some(Stop::SessionLost));
+        assert!(one.lost().now_or_never().is_some(), "who was stopped before hears of it all the same");
     }
 
     #[test]

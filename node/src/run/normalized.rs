@@ -2,17 +2,16 @@
 //!
 //! ```text
 //!   request ─▶ input whole? ─▶ adapter: START, DELTA…, USAGE… ─▶ COMPLETE | ERROR
-//!        └───────────┴──────────────────┴── cancel, session lost, deadline ─▶ backend returns ─▶ CANCELLED | ERROR
+//!        └───────────┴──────────────────┴── cancel, session lost, deadline, stall ─▶ backend returns ─▶ CANCELLED | ERROR
 //! ```
 //!
 //! Adapter and target are the whole of what a request says about where it runs; its metadata and its session id steer nothing
 //! (RUN-2, RUN-5, RUN-7). It is stopped as a tunnel is.
 
-use std::{pin::pin, rc::Rc, time::Instant};
+use std::{rc::Rc, time::Instant};
 
 use bytes::Bytes;
-use dataplane::{panic_point, shard::boxed, time::sleep_until_maybe};
-use futures::future::{Either, select};
+use dataplane::{panic_point, shard::boxed};
 use proto::{
     limits::{ID_BYTES_MAX, TOOL_CALLS_BYTES_MAX},
     message::{ErrorKind, RunRequest},
@@ -20,12 +19,12 @@ use proto::{
 };
 
 use super::{
-    abort,
     assembly::{self, Reservation},
     control::RunControl,
     output::{Output, ToolMode, WINDOW_BYTES_MIN},
+    supervise::{Supervisor, Watch},
     terminal::{Completion, End, Failed, Terminal},
-    tunnel::{deadline, report, stop_failure},
+    tunnel::{deadline, report},
 };
 use crate::adapters::{
     Adapter, Provider,
@@ -47,45 +46,34 @@ pub struct Normalized {
     pub terminal: Terminal,
     /// Room for its input, where that follows in parts.
     pub reservation: Option<Reservation>,
+    /// What watches it.
+    pub watch: Watch,
 }
 
 impl Normalized {
     /// Executes the run to its one terminal.
     pub async fn run(self, provider: Rc<Provider>) {
         panic_point!("node.run");
-        let Self { request, received, adapter, control, terminal, reservation } = self;
+        let Self { request, received, adapter, control, terminal, reservation, watch } = self;
         let RunRequest { run_id, stream, target, input, input_bytes, timeout_sec, window_bytes, .. } =
             *request;
-        let run = Run { adapter, control, terminal, window_bytes };
+        let run = Run { adapter, control, terminal, window_bytes, watch };
         let leftover = Leftover::default();
-        let result = {
-            let deadline = deadline(received, timeout_sec);
-            let stopped = async {
-                // A cancel and a lost session win a tie against the deadline (PRE-1).
-                match select(pin!(run.control.stopped()), pin!(sleep_until_maybe(deadline))).await {
-                    Either::Left((stop, _)) => stop_failure(stop),
-                    Either::Right(((), _)) => Failed::error(ErrorKind::Deadline, "timeout_sec has passed"),
-                }
-            };
-            let work = boxed(|| run.execute(target, input, input_bytes, reservation, &provider, &leftover));
-            match select(pin!(stopped), work).await {
-                Either::Left((failure, _)) => {
-                    run.terminal.fence(&failure);
-                    Err(failure)
-                }
-                Either::Right((result, _)) => result,
-            }
-            // Whatever the execution held is dropped here, but for what it leaves behind.
+        let supervisor = Supervisor {
+            provider: &provider,
+            adapter: &run.adapter,
+            control: &run.control,
+            leftover: &leftover,
+            watch: &run.watch,
+            deadline: deadline(received, timeout_sec),
         };
-        abort::provider_returns(&provider, &leftover.connection).await;
-        if let Some(returned) = leftover.take_other() {
-            abort::waiting(&provider, returned).await;
-        }
-        match &result {
+        let work = boxed(|| run.execute(target, input, input_bytes, reservation, &provider, &leftover));
+        let ended = supervisor.run(work, |failure| run.terminal.fence(failure)).await;
+        match &ended.result {
             Ok(_) => tracing::debug!(run = run_id, stream, "run completed"),
             Err(failure) => report(&run_id, stream, failure),
         }
-        run.terminal.end(result);
+        ended.finish(run.terminal).await;
     }
 }
 
@@ -95,6 +83,7 @@ struct Run {
     control: Rc<RunControl>,
     terminal: Terminal,
     window_bytes: u32,
+    watch: Watch,
 }
 
 impl Run {
@@ -119,7 +108,8 @@ impl Run {
         }
         let input = assembly::whole(&self.control, &self.terminal, first, input_bytes).await?;
         let job = Job { target, input: parse(input)?, reservation };
-        let mut output = Output::new(&self.terminal, &self.control.credit, self.window_bytes);
+        self.watch.start();
+        let mut output = Output::new(&self.terminal, &self.control.credit, &self.watch, self.window_bytes);
         let finish = native.execute(provider, job, &mut output, leftover).await?;
         let mode = output.finish().await?;
         if finish.prompt_truncated {

@@ -15,7 +15,11 @@ use proto::{
     run_input::TEXT_TOOL_FALLBACK_KEY,
 };
 
-use super::terminal::{Failed, Terminal};
+use super::{
+    supervise::Watch,
+    terminal::{Failed, Terminal},
+    watchdog::Progress,
+};
 
 /// The smallest window in bytes that a run can have: half of it takes the longest character.
 pub const WINDOW_BYTES_MIN: u32 = 8;
@@ -52,6 +56,7 @@ impl ToolMode {
 pub struct Output<'a> {
     terminal: &'a Terminal,
     credit: &'a Signal,
+    watch: &'a Watch,
     event_max: usize,
     waiting: Waiting,
     started: Option<ToolMode>,
@@ -60,10 +65,10 @@ pub struct Output<'a> {
 impl<'a> Output<'a> {
     /// For a run whose stream has a window of `window_bytes`.
     #[must_use]
-    pub fn new(terminal: &'a Terminal, credit: &'a Signal, window_bytes: u32) -> Self {
+    pub fn new(terminal: &'a Terminal, credit: &'a Signal, watch: &'a Watch, window_bytes: u32) -> Self {
         // An event is never cut by the link, so it has to fit what comes back in one piece: half a window.
         let event_max = CHUNK_BYTES_MAX.min(window_bytes.div_ceil(2) as usize);
-        Self { terminal, credit, event_max, waiting: Waiting::default(), started: None }
+        Self { terminal, credit, watch, event_max, waiting: Waiting::default(), started: None }
     }
 
     /// The backend has begun to answer. Once; what is said before it implies [`ToolMode::Native`].
@@ -75,6 +80,7 @@ impl<'a> Output<'a> {
             return Ok(());
         }
         self.started = Some(mode);
+        self.watch.note(Progress::ResponseStart);
         self.terminal.event(RunEventKind::Start, mode.metadata())
     }
 
@@ -141,6 +147,7 @@ impl<'a> Output<'a> {
 
     fn say(&mut self, part: Part) -> Result<(), Failed> {
         self.start(ToolMode::Native)?;
+        self.watch.note(part.progress());
         self.waiting.push(part);
         self.flush()
     }
@@ -155,7 +162,8 @@ impl<'a> Output<'a> {
     }
 
     async fn wait(&self) {
-        let _credit_or_time = before(clock::now() + LOOK_AGAIN, self.credit.wait()).await;
+        let credit_or_time = before(clock::now() + LOOK_AGAIN, self.credit.wait());
+        self.watch.blocked(credit_or_time).await;
     }
 }
 
@@ -174,6 +182,15 @@ enum Part {
     Text(String),
     Reasoning(String),
     Usage(Usage),
+}
+
+impl Part {
+    fn progress(&self) -> Progress {
+        match self {
+            Self::Text(text) | Self::Reasoning(text) => Progress::Content(text.len()),
+            Self::Usage(_) => Progress::Usage,
+        }
+    }
 }
 
 impl Waiting {

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use bytes::Bytes;
 use dataplane::relay::LinkHandle;
+use prometheus::IntGauge;
 use proto::message::{
     ErrorKind, ExecutionError, Header, Message, RunEvent, RunEventKind, StreamNo, TunnelFrame,
     TunnelFrameKind, Usage,
@@ -28,6 +29,9 @@ pub enum Execution {
 }
 
 impl Execution {
+    /// Both, for registering counters.
+    pub const ALL: [Self; 2] = [Self::Tunnel, Self::Run];
+
     /// The word for logs and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -85,6 +89,8 @@ pub struct Completion {
 pub enum Failed {
     /// With an error of this kind and these words: no payload, no credential.
     Error(ErrorKind, String),
+    /// It stalled (STL-4): the whole terminal.
+    Stalled(Box<ExecutionError>),
     /// The session is gone; nobody is there to be told.
     SessionLost,
 }
@@ -106,11 +112,29 @@ pub struct Terminal {
     held: Option<Held>,
 }
 
-/// What a run holds for as long as it is not at its end.
+/// What a run holds for as long as it, or its provider, is not at its end. Its drop gives everything back.
 #[derive(Debug)]
-struct Held {
+pub struct Held {
     _permit: Permit,
     _entry: Entry,
+    _in_flight: InFlight,
+}
+
+/// Counts a run as in flight.
+#[derive(Debug)]
+struct InFlight(IntGauge);
+
+impl InFlight {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Terminal {
@@ -124,8 +148,9 @@ impl Terminal {
         permit: Permit,
         entry: Entry,
     ) -> Self {
-        metrics.runs_in_flight.inc();
-        Self { execution, link, stream, metrics, held: Some(Held { _permit: permit, _entry: entry }) }
+        let held =
+            Held { _permit: permit, _entry: entry, _in_flight: InFlight::new(&metrics.runs_in_flight) };
+        Self { execution, link, stream, metrics, held: Some(held) }
     }
 
     /// Sends RESPONSE_START.
@@ -185,7 +210,17 @@ impl Terminal {
 
     /// Ends the execution. The place at the gate is free before the Edge can know of the end.
     pub fn end(mut self, result: Result<End, Failed>) {
-        self.finish(result);
+        if let Some(held) = self.held.take() {
+            self.finish(Some(held), result);
+        }
+    }
+
+    /// Ends the execution towards the Edge, and gives back what it holds on: its provider has not returned (PRE-3).
+    #[must_use]
+    pub fn end_holding(mut self, result: Result<End, Failed>) -> Option<Held> {
+        let held = self.held.take()?;
+        self.finish(None, result);
+        Some(held)
     }
 
     fn queue(&self, message: Message) -> Result<(), Failed> {
@@ -198,13 +233,13 @@ impl Terminal {
         })
     }
 
-    fn finish(&mut self, result: Result<End, Failed>) {
-        let Some(held) = self.held.take() else { return };
+    /// Gives `held` back, then tells.
+    fn finish(&self, held: Option<Held>, result: Result<End, Failed>) {
         drop(held);
-        self.metrics.runs_in_flight.dec();
         let outcome = match &result {
             Ok(_) => RunOutcome::Completed,
             Err(Failed::Error(kind, _)) => RunOutcome::Failed(*kind),
+            Err(Failed::Stalled(error)) => RunOutcome::Failed(error.kind),
             Err(Failed::SessionLost) => RunOutcome::SessionLost,
         };
         self.metrics.note_run(self.execution, outcome);
@@ -214,6 +249,7 @@ impl Terminal {
             Err(Failed::Error(kind, message)) => {
                 self.execution.failure(self.stream, ExecutionError { kind, message, failure: None })
             }
+            Err(Failed::Stalled(error)) => self.execution.failure(self.stream, *error),
         };
         let _gone = self.queue(message);
         self.link.finish(self.stream);
@@ -235,9 +271,8 @@ const fn overtakes_body(kind: ErrorKind) -> bool {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.finish(Err(Failed::error(
-            ErrorKind::Internal,
-            "the node's task for this run ended by a defect",
-        )));
+        let Some(held) = self.held.take() else { return };
+        let defect = Failed::error(ErrorKind::Internal, "the node's task for this run ended by a defect");
+        self.finish(Some(held), Err(defect));
     }
 }

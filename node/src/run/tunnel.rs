@@ -2,31 +2,29 @@
 //!
 //! ```text
 //!   request ─▶ body whole? ─▶ provider exchange ─▶ END | ERROR
-//!        └──────────┴───────────────┴── cancel, session lost, deadline ─▶ provider returns ─▶ ERROR
+//!        └──────────┴───────────────┴── cancel, session lost, deadline, stall ─▶ provider returns ─▶ ERROR
 //! ```
 //!
-//! Whatever stops a run drops its exchange at the point where it is; a provider that may be at work by then is told, and keeps
-//! the run's place until it has returned (see [`abort`]).
+//! What stops a run, and what is waited for then, is in [`supervise`](super::supervise).
 
 use std::{
     cell::Cell,
-    pin::pin,
     rc::Rc,
     time::{Duration, Instant},
 };
 
-use dataplane::{clock, http::client::Custody, panic_point, time::sleep_until_maybe};
-use futures::future::{Either, select};
+use dataplane::{clock, http::client::Custody, panic_point};
 use proto::message::{ErrorKind, TunnelRequest};
 
 use super::{
-    abort,
     assembly::{self, Reservation},
-    control::{RunControl, Stop},
+    control::RunControl,
+    supervise::{Supervisor, Watch},
     terminal::{End, Failed, Terminal},
 };
 use crate::adapters::{
     Adapter, Kind, Provider,
+    native::Leftover,
     openai_compat::{
         Prepared,
         exchange::{Downstream, Upload, exchange},
@@ -48,6 +46,8 @@ pub struct Tunnel {
     pub terminal: Terminal,
     /// Room for its body, where that follows in parts.
     pub reservation: Option<Reservation>,
+    /// What watches it.
+    pub watch: Watch,
 }
 
 impl Tunnel {
@@ -61,10 +61,11 @@ impl Tunnel {
     /// Keeps what a run needs to its end. What is left of the request holds slices of the link's read buffer, and a stream may be
     /// silent for long.
     fn begin(self) -> (Run, First) {
-        let Self { request, received, adapter, control, terminal, reservation } = self;
+        let Self { request, received, adapter, control, terminal, reservation, watch } = self;
         let prepared = prepare(&adapter, &request);
         let TunnelRequest { run_id, stream, body, body_bytes, timeout_sec, .. } = *request;
-        let run = Run { run_id, stream, deadline: deadline(received, timeout_sec), control, terminal };
+        let deadline = deadline(received, timeout_sec);
+        let run = Run { run_id, stream, deadline, adapter, control, terminal, watch };
         (run, First { prepared, body_bytes, upload: Upload { body, reservation } })
     }
 }
@@ -82,47 +83,43 @@ struct Run {
     run_id: String,
     stream: u64,
     deadline: Option<Instant>,
+    adapter: Rc<Adapter>,
     control: Rc<RunControl>,
     terminal: Terminal,
+    watch: Watch,
 }
 
 impl Run {
     async fn finish(self, first: First, provider: &Provider) {
-        let stopped = async {
-            // A cancel and a lost session win a tie against the deadline (PRE-1).
-            match select(pin!(self.control.stopped()), pin!(sleep_until_maybe(self.deadline))).await {
-                Either::Left((stop, _)) => stop_failure(stop),
-                Either::Right(((), _)) => Failed::error(ErrorKind::Deadline, "timeout_sec has passed"),
-            }
+        let leftover = Leftover::default();
+        let supervisor = Supervisor {
+            provider,
+            adapter: &self.adapter,
+            control: &self.control,
+            leftover: &leftover,
+            watch: &self.watch,
+            deadline: self.deadline,
         };
-        let custody = Custody::default();
-        let result = {
-            let work = self.execute(first, provider, &custody);
-            match select(pin!(stopped), pin!(work)).await {
-                Either::Left((failure, _)) => {
-                    self.terminal.fence(&failure);
-                    Err(failure)
-                }
-                Either::Right((result, _)) => result,
-            }
-            // Whatever the exchange held is dropped here, but for the connection that it leaves in custody.
-        };
-        abort::provider_returns(provider, &custody).await;
+        let work = self.execute(first, provider, &leftover.connection);
+        let ended = supervisor.run(work, |failure| self.terminal.fence(failure)).await;
         let (run, stream) = (self.run_id.as_str(), self.stream);
-        match &result {
-            Ok(()) => tracing::debug!(run, stream, "tunnel completed"),
+        match &ended.result {
+            Ok(_) => tracing::debug!(run, stream, "tunnel completed"),
             Err(failure) => report(run, stream, failure),
         }
-        self.terminal.end(result.map(|()| End::Answered));
+        ended.finish(self.terminal).await;
     }
 
-    async fn execute(&self, first: First, provider: &Provider, custody: &Custody) -> Result<(), Failed> {
+    async fn execute(&self, first: First, provider: &Provider, custody: &Custody) -> Result<End, Failed> {
         let First { prepared, body_bytes, upload: Upload { body, reservation } } = first;
         let prepared = prepared?;
         let body = assembly::whole(&self.control, &self.terminal, body, body_bytes).await?;
         let upload = Upload { body, reservation };
-        let downstream = Downstream { terminal: &self.terminal, credit: &self.control.credit };
-        exchange(provider, prepared, upload, downstream, custody).await
+        self.watch.start();
+        let downstream =
+            Downstream { terminal: &self.terminal, credit: &self.control.credit, watch: &self.watch };
+        exchange(provider, prepared, upload, downstream, custody).await?;
+        Ok(End::Answered)
     }
 }
 
@@ -152,14 +149,6 @@ fn prepare(adapter: &Adapter, request: &TunnelRequest) -> Result<Prepared, Faile
         Kind::OpenAiCompat(adapter) => adapter.prepare(request),
         Kind::Ollama(_) => Err(Failed::error(ErrorKind::InvalidRequest, "the adapter takes no tunnels")),
         Kind::Unusable(reason) => Err(Failed::error(ErrorKind::InvalidRequest, reason)),
-    }
-}
-
-pub(super) fn stop_failure(stop: Stop) -> Failed {
-    match stop {
-        Stop::Cancelled => Failed::error(ErrorKind::Cancelled, "cancelled by the edge"),
-        Stop::SessionLost => Failed::SessionLost,
-        Stop::PeerFault(kind) => Failed::error(kind, "the edge broke the rules of this stream"),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use proto::{
 
 use super::{
     command::{self, TransportStatus},
+    observation::Observations,
     refresh,
     registration::{Refusal, Registration, Step},
 };
@@ -35,8 +37,11 @@ use crate::{
         assembly::{ASSEMBLING_BYTES_MAX, AssemblyBudget, Reservation},
         control::{RunControl, RunTable, Stop},
         normalized::Normalized,
+        stall::Subject,
+        supervise::Watch,
         terminal::{Execution, Terminal},
         tunnel::Tunnel,
+        watchdog::timeout,
     },
     supervisor::Failure,
 };
@@ -69,6 +74,10 @@ pub(super) struct Core {
     provider: Rc<Provider>,
     budget: AssemblyBudget,
     metrics: Rc<Metrics>,
+    observations: Rc<Observations>,
+    /// Drawn for this connection: with the numbers of its executions it makes the Node's own names of them.
+    name: u32,
+    executions: Cell<u64>,
 }
 
 impl std::fmt::Debug for Core {
@@ -96,6 +105,10 @@ impl Core {
             provider,
             budget,
             metrics,
+            observations: Rc::default(),
+            // Without a working source of randomness connections are not told apart in logs, which harms nobody.
+            name: getrandom::u32().unwrap_or_default(),
+            executions: Cell::new(0),
         }
     }
 
@@ -126,6 +139,7 @@ impl Core {
             Ok(Step::Apply(config)) => self.events.push(Event::Apply(config)),
             Ok(Step::Ready) => {
                 *stage = Stage::Serving;
+                self.observations.bind();
                 self.events.push(Event::Ready);
             }
             Err(refusal) => {
@@ -204,16 +218,17 @@ impl Core {
             execution: Execution::Tunnel,
             stream: request.stream,
             adapter: &request.adapter,
+            target: &request.target,
+            stall_timeout_ms: request.response_stall_timeout_ms,
             inline_bytes: request.body.len(),
             body_bytes: request.body_bytes,
             window_bytes: request.window_bytes,
             has_credential: request.credential.is_some(),
         };
         match self.admit(&asked) {
-            Ok(Admitted { adapter, control, terminal, reservation }) => {
+            Ok(Admitted { received, adapter, control, terminal, reservation, watch }) => {
                 detach(&mut request.body);
-                let received = clock::now();
-                let tunnel = Tunnel { request, received, adapter, control, terminal, reservation };
+                let tunnel = Tunnel { request, received, adapter, control, terminal, reservation, watch };
                 spawn_guarded(boxed(|| tunnel.run(Rc::clone(&self.provider))));
             }
             Err(refused) => self.refuse(Execution::Tunnel, request.stream, refused),
@@ -226,16 +241,17 @@ impl Core {
             execution: Execution::Run,
             stream: request.stream,
             adapter: &request.adapter,
+            target: &request.target,
+            stall_timeout_ms: request.response_stall_timeout_ms,
             inline_bytes: request.input.len(),
             body_bytes: request.input_bytes,
             window_bytes: request.window_bytes,
             has_credential: request.credential.is_some(),
         };
         match self.admit(&asked) {
-            Ok(Admitted { adapter, control, terminal, reservation }) => {
+            Ok(Admitted { received, adapter, control, terminal, reservation, watch }) => {
                 detach(&mut request.input);
-                let received = clock::now();
-                let run = Normalized { request, received, adapter, control, terminal, reservation };
+                let run = Normalized { request, received, adapter, control, terminal, reservation, watch };
                 spawn_guarded(boxed(|| run.run(Rc::clone(&self.provider))));
             }
             Err(refused) => self.refuse(Execution::Run, request.stream, refused),
@@ -257,6 +273,8 @@ impl Core {
         if self.draining.get() {
             return Err(busy("the node is draining"));
         }
+        let stall_timeout = timeout::from_millis(asked.stall_timeout_ms)
+            .map_err(|error| (ErrorKind::InvalidRequest, error.to_string()))?;
         let adapter = self.adapter(asked.adapter, asked.execution)?;
         if asked.has_credential {
             return Err((
@@ -294,7 +312,22 @@ impl Core {
             permit,
             entry,
         );
-        Ok(Admitted { adapter, control, terminal, reservation })
+        let received = clock::now();
+        let watch = Watch::new(stall_timeout, self.subject(asked), Rc::clone(&self.observations), received);
+        Ok(Admitted { received, adapter, control, terminal, reservation, watch })
+    }
+
+    /// Whose stall it would be, by the Edge's names of what is configured and the Node's own of the execution (STL-5).
+    fn subject(&self, asked: &Asked<'_>) -> Subject {
+        let number = self.executions.get().wrapping_add(1);
+        self.executions.set(number);
+        Subject {
+            execution: asked.execution,
+            adapter: asked.adapter.to_owned(),
+            target: asked.target.to_owned(),
+            session: self.name,
+            number,
+        }
     }
 
     fn adapter(&self, name: &str, execution: Execution) -> Result<Rc<Adapter>, Refused> {
@@ -336,6 +369,8 @@ struct Asked<'a> {
     execution: Execution,
     stream: StreamNo,
     adapter: &'a str,
+    target: &'a str,
+    stall_timeout_ms: i64,
     /// Bytes of the body or input inside the request, and of all of it.
     inline_bytes: usize,
     body_bytes: u64,
@@ -345,10 +380,12 @@ struct Asked<'a> {
 
 /// What an execution that was let in begins with.
 struct Admitted {
+    received: Instant,
     adapter: Rc<Adapter>,
     control: Rc<RunControl>,
     terminal: Terminal,
     reservation: Option<Reservation>,
+    watch: Watch,
 }
 
 type Refused = (ErrorKind, String);

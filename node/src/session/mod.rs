@@ -6,6 +6,7 @@
 //! | `core` | what every message leads to | no |
 //! | [`refresh`] | which changes a running Node can take | yes |
 //! | [`command`] | answers to queries | yes |
+//! | [`observation`] | the numbers of what is observed of providers | yes |
 //!
 //! ```text
 //!   resolve ─▶ dial ─▶ TLS ─▶ Register ─▶ apply ─▶ NodeReady ─▶ ack ─▶ serve ─▶ lost | drained
@@ -14,6 +15,7 @@
 
 pub mod command;
 mod core;
+pub mod observation;
 pub mod refresh;
 pub mod registration;
 

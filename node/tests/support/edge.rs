@@ -254,6 +254,11 @@ impl Edge {
         self.frame_by(deadline).expect("no frame came")
     }
 
+    /// The next tunnel frame, if one comes in time.
+    pub fn frame_until(&self, deadline: Instant) -> Option<TunnelFrame> {
+        self.frame_by(deadline)
+    }
+
     fn frame_by(&self, deadline: Instant) -> Option<TunnelFrame> {
         loop {
             match self.seen.recv_timeout(deadline.saturating_duration_since(clock::now())).ok()? {

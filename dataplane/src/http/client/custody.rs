@@ -25,7 +25,7 @@ impl Custody {
     }
 
     pub(super) fn give(&self, wire: Wire, open: OpenConnection) {
-        self.0.replace(Some(Abandoned { wire, _open: open }));
+        self.0.replace(Some(Abandoned { wire, told: None, _open: open }));
     }
 }
 
@@ -33,27 +33,54 @@ impl Custody {
 #[derive(Debug)]
 pub struct Abandoned {
     wire: Wire,
+    /// Since the provider was told to stop.
+    told: Option<Abort>,
     _open: OpenConnection,
 }
 
 impl Abandoned {
-    /// Tells the provider to stop, throws away what it still sends, and waits until it has returned or shows that it will
-    /// not. May be dropped freely; the connection is closed then.
-    pub async fn returned(self, scratch: &RefCell<BytesMut>) -> Return {
-        self.wire.shutdown_write();
-        let mut abort = Abort::new(clock::now(), self.wire.unread());
+    /// Waits as [`Abandoned::returns`] does, but no longer than [`CLOSE_GRACE`](super::abort::CLOSE_GRACE): a provider that is
+    /// silent for all of it is reset. May be dropped freely; the connection is closed then.
+    pub async fn returned(mut self, scratch: &RefCell<BytesMut>) -> Return {
+        let deadline = self.tell().deadline();
+        match before(deadline, self.returns(scratch)).await {
+            Some(returned) => returned,
+            None => {
+                self.give_up();
+                Return::Unconfirmed
+            }
+        }
+    }
+
+    /// Tells the provider to stop, throws away what it still sends, and waits until it has returned or shows that it will not
+    /// return by itself: then it is reset. Never [`Return::Unconfirmed`]. May be dropped and called again: nothing is lost.
+    pub async fn returns(&mut self, scratch: &RefCell<BytesMut>) -> Return {
+        let mut abort = self.tell();
         loop {
-            let returned = match before(abort.deadline(), self.wire.readable()).await {
-                None => Some(Return::Unconfirmed),
-                Some(Err(_)) => abort.handle(clock::now(), Heard::End),
-                Some(Ok(())) => self.hear(scratch).and_then(|heard| abort.handle(clock::now(), heard)),
+            let heard = match self.wire.readable().await {
+                Err(_) => Some(Heard::End),
+                Ok(()) => self.hear(scratch),
             };
+            let returned = heard.and_then(|heard| abort.handle(clock::now(), heard));
+            self.told = Some(abort);
             let Some(returned) = returned else { continue };
             if returned != Return::Confirmed {
-                self.wire.reset_on_close();
+                self.give_up();
             }
             return returned;
         }
+    }
+
+    /// Has the connection reset when it is dropped, so that the provider's next write fails.
+    pub fn give_up(&self) {
+        self.wire.reset_on_close();
+    }
+
+    fn tell(&mut self) -> Abort {
+        *self.told.get_or_insert_with(|| {
+            self.wire.shutdown_write();
+            Abort::new(clock::now(), self.wire.unread())
+        })
     }
 
     fn hear(&self, scratch: &RefCell<BytesMut>) -> Option<Heard> {

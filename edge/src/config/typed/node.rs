@@ -190,7 +190,7 @@ section! {
         /// The lower one wins between equally loaded providers.
         #[schemars(range(min = 0, max = 4_294_967_295_i64), extend("default" = 0))]
         pub priority: Opt<i64>,
-        /// Longest time without progress. Not applied yet.
+        /// Longest time without progress.
         #[schemars(range(min = 0, max = 9_223_372_036_854_i64), extend("default" = 300_000, "x-zero" = 300_000))]
         pub response_stall_timeout_ms: Opt<i64>,
         /// Hard deadline of a run.

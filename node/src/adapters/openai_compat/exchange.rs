@@ -27,7 +27,9 @@ use crate::{
     adapters::Provider,
     run::{
         assembly::Reservation,
+        supervise::Watch,
         terminal::{Failed, Terminal},
+        watchdog::{Progress, comments::Comments},
     },
 };
 
@@ -47,6 +49,33 @@ pub struct Downstream<'a> {
     pub terminal: &'a Terminal,
     /// Set when the Edge took some of the answer.
     pub credit: &'a Signal,
+    /// Where progress is noted.
+    pub watch: &'a Watch,
+}
+
+impl Downstream<'_> {
+    /// Waits until the Edge takes something.
+    async fn has_credit(&self) {
+        if self.terminal.sendable() == 0 {
+            let credit = async {
+                while self.terminal.sendable() == 0 {
+                    self.credit.wait().await;
+                }
+            };
+            self.watch.blocked(credit).await;
+        }
+    }
+
+    async fn pass_on(&self, mut piece: Bytes) -> Result<(), Failed> {
+        loop {
+            let room = self.terminal.sendable().min(piece.len());
+            self.terminal.body(piece.split_to(room))?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            self.has_credit().await;
+        }
+    }
 }
 
 /// Requests without a credential of their own; the only ones of this release.
@@ -60,7 +89,7 @@ pub async fn exchange(
     provider: &Provider,
     prepared: Prepared,
     upload: Upload,
-    Downstream { terminal, credit }: Downstream<'_>,
+    downstream: Downstream<'_>,
     custody: &Custody,
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
@@ -73,15 +102,20 @@ pub async fn exchange(
     if exchange.retried {
         provider.metrics.provider_retries.inc();
     }
+    downstream.watch.note(Progress::ResponseStart);
     let headers = fields::response_fields(&exchange.head.headers);
-    terminal.start(exchange.head.status, headers, exchange.is_until_close())?;
+    downstream.terminal.start(exchange.head.status, headers, exchange.is_until_close())?;
+    let mut comments = Comments::of(exchange.head.headers.get("content-type"));
     exchange.head.headers = Headers::new();
     loop {
         // What the Edge does not take yet stays with the provider.
-        has_credit(terminal, credit).await;
+        downstream.has_credit().await;
         dataplane::panic_point!("node.adapter");
         match exchange.next().await.map_err(failed)? {
-            Some(piece) => pass_on(piece, terminal, credit).await?,
+            Some(piece) => {
+                downstream.watch.note(Progress::Content(comments.content(&piece)));
+                downstream.pass_on(piece).await?;
+            }
             None => return Ok(()),
         }
     }
@@ -142,23 +176,6 @@ pub(in crate::adapters) async fn send(
 fn forget(provider: &Provider, origin: &Origin) {
     tracing::debug!(host = origin.host, port = origin.port, "provider not reachable");
     provider.addresses.forget(origin);
-}
-
-async fn pass_on(mut piece: Bytes, terminal: &Terminal, credit: &Signal) -> Result<(), Failed> {
-    loop {
-        let room = terminal.sendable().min(piece.len());
-        terminal.body(piece.split_to(room))?;
-        if piece.is_empty() {
-            return Ok(());
-        }
-        has_credit(terminal, credit).await;
-    }
-}
-
-async fn has_credit(terminal: &Terminal, credit: &Signal) {
-    while terminal.sendable() == 0 {
-        credit.wait().await;
-    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
