@@ -2,5 +2,6 @@
 //!
 //! The programs are those of the `fault` profile (`IOP_TEST_BIN`); see `cargo xtask test`.
 
+mod idle;
 mod slow_reader;
 mod uploads;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 
 use crate::played::{Exchange, Played};
@@ -19,6 +19,8 @@ use models::{Answer, CONTEXT, End, MODELS, Model, PROMPT_TOKENS};
 
 /// How long an exchange may wait at the gate.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Between lines of an answer without an end.
+const BETWEEN_LINES: Duration = Duration::from_millis(20);
 /// A time of day, for fields that hold one.
 const TIME: &str = "2026-11-29T12:00:00.123456789Z";
 
@@ -41,6 +43,7 @@ struct State {
     asked: Vec<Value>,
     refused: Vec<String>,
     probes: usize,
+    left: usize,
     gated: bool,
     waiting: Vec<usize>,
     let_go: Vec<usize>,
@@ -82,6 +85,11 @@ impl Ollama {
     /// How often it was asked for a list or a model's description.
     pub fn probes(&self) -> usize {
         self.books.state().probes
+    }
+
+    /// Answers without an end that whoever asked has left.
+    pub fn left(&self) -> usize {
+        self.books.state().left
     }
 
     /// Every chat waits from now on before its first line, until it is let go.
@@ -170,6 +178,7 @@ impl Books {
             Answer::Refused(status, words) => {
                 return exchange.answer_json(status, &json!({ "error": words }));
             }
+            Answer::Page(status, text) => return exchange.answer(status, "text/html", text.as_bytes()),
             Answer::Lines(lines, end) => (lines, end),
         };
         self.passes_gate()?;
@@ -185,8 +194,18 @@ impl Books {
             End::Done(reason) => send(exchange, with(&head, &last(reason, lines.len())))?,
             End::Error(words) => send(exchange, json!({ "error": words }))?,
             End::Nothing => {}
+            End::Never => return self.goes_on(exchange, &head, &lines),
         }
         exchange.end()
+    }
+
+    /// Until it is left; as a real one, it looks for that.
+    fn goes_on(&self, exchange: &mut Exchange, head: &Value, lines: &[Value]) -> anyhow::Result<()> {
+        while !exchange.is_left(BETWEEN_LINES)? {
+            send(exchange, with(head, &json!({ "message": lines.last(), "done": false })))?;
+        }
+        self.state().left += 1;
+        bail!("left")
     }
 
     /// The OpenAI-compatible side: text and nothing else.

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 pub enum Answer {
     /// Before the first line, with this status and these words.
     Refused(u16, String),
+    /// From something in front of the server, which speaks no JSON.
+    Page(u16, &'static str),
     /// Lines, and how they end.
     Lines(Vec<Value>, End),
 }
@@ -20,6 +22,8 @@ pub enum End {
     Error(&'static str),
     /// As if they were whole, without `done: true`.
     Nothing,
+    /// Never: the last line comes again and again, until whoever asked has left.
+    Never,
 }
 
 /// A model.
@@ -63,9 +67,31 @@ pub const MODELS: &[Model] = &[
             said(&["It ", "was ", "fine"], End::Error("an error was encountered while running the model"))
         },
     },
+    Model {
+        name: "endless",
+        capabilities: &["completion"],
+        plays: |_| said(&["On and ", "on "], End::Never),
+    },
+    Model {
+        name: "failing",
+        capabilities: &["completion"],
+        plays: |_| said(&[], End::Error("no slots available")),
+    },
+    Model {
+        name: "proxied",
+        capabilities: &["completion"],
+        plays: |_| Answer::Page(502, "<html>Bad Gateway</html>"),
+    },
+    Model {
+        name: "quoting",
+        capabilities: &["completion", "tools"],
+        plays: |_| said(&["<tool_", QUOTED], End::Done("stop")),
+    },
     Model { name: "ending", capabilities: &["completion"], plays: |_| said(&["And ", "then"], End::Nothing) },
 ];
 
+/// What a model writes that explains calls and makes none.
+const QUOTED: &str = "call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>";
 const BUSY: &str = "server busy, please try again.  maximum pending requests exceeded";
 
 /// What models look at of a request.
