@@ -22,10 +22,14 @@ use iop_node::{
         terminal::{Execution, Terminal},
     },
 };
-use proto::message::{ErrorKind, Message, TunnelFrameKind};
-use support::{certs::Pki, edge::Edge, node::chat};
+use proto::message::{ErrorKind, Message, RunEventKind, TunnelFrameKind};
+use support::{
+    certs::Pki,
+    edge::Edge,
+    node::{chat, run},
+};
 
-/// Answers every tunnel with a task that panics while it holds its place.
+/// Answers every tunnel and every run with a task that panics while it holds its place.
 struct Defective {
     link: LinkHandle,
     table: RunTable,
@@ -42,17 +46,28 @@ impl Defective {
 
 impl Handler for Defective {
     fn on_incoming(&mut self, incoming: Incoming) {
-        let Incoming::Control(Message::TunnelRequest(request)) = incoming else {
-            return self.done.close();
+        let (execution, stream, window) = match incoming {
+            Incoming::Control(Message::TunnelRequest(request)) => {
+                (Execution::Tunnel, request.stream, request.window_bytes)
+            }
+            Incoming::Control(Message::RunRequest(request)) => {
+                (Execution::Run, request.stream, request.window_bytes)
+            }
+            _ => return self.done.close(),
         };
-        let (entry, _control) = self.table.enter(request.stream).unwrap();
-        self.link.open(request.stream, request.window_bytes, request.window_bytes).unwrap();
+        let (entry, _control) = self.table.enter(stream).unwrap();
+        self.link.open(stream, window, window).unwrap();
         let metrics = Rc::clone(&self.metrics);
-        let terminal =
-            Terminal::new(Execution::Tunnel, self.link.clone(), request.stream, metrics, self.enter(), entry);
+        let terminal = Terminal::new(execution, self.link.clone(), stream, metrics, self.enter(), entry);
         spawn_guarded(async move {
-            terminal.start(200, Vec::new(), false).unwrap();
-            terminal.body(Bytes::from_static(b"begun")).unwrap();
+            if execution == Execution::Run {
+                let begun = RunEventKind::Delta { text: "begun".to_owned(), reasoning: String::new() };
+                terminal.event(RunEventKind::Start, Default::default()).unwrap();
+                terminal.event(begun, Default::default()).unwrap();
+            } else {
+                terminal.start(200, Vec::new(), false).unwrap();
+                terminal.body(Bytes::from_static(b"begun")).unwrap();
+            }
             panic!("planned");
         });
     }
@@ -60,7 +75,7 @@ impl Handler for Defective {
     fn on_batch_end(&mut self) {}
 }
 
-// req: TUN-2, GAT-1
+// req: TUN-2, RUN-1, GAT-1
 #[test]
 fn a_panic_frees_the_gate_and_ends_the_stream_with_one_internal_error() {
     let pki = Pki::new();
@@ -101,13 +116,19 @@ fn a_panic_frees_the_gate_and_ends_the_stream_with_one_internal_error() {
         let last = edge.frame();
         assert!(matches!(last.kind, TunnelFrameKind::Error(error) if error.kind == ErrorKind::Internal));
     }
+    for stream in 3..=4 {
+        edge.open_run(run(stream, "{}"), Bytes::new());
+        let outcome = edge.outcome(stream);
+        assert_eq!(outcome.text, "begun");
+        assert_eq!(outcome.error().0, ErrorKind::Internal);
+    }
     edge.is_quiet();
     // Any other message ends the fake Node.
     edge.send(Message::NodeReadyResponse(proto::message::NodeReadyResponse {
         ready: true,
         reason: String::new(),
     }));
-    assert_eq!(outcome.recv_timeout(support::PATIENCE).unwrap(), (0, 2));
-    assert_eq!(shard.tasks.panicked(), 2);
+    assert_eq!(outcome.recv_timeout(support::PATIENCE).unwrap(), (0, 4));
+    assert_eq!(shard.tasks.panicked(), 4);
     shard.join();
 }

@@ -18,6 +18,9 @@ pub(super) const ITEMS_MAX: usize = 4096;
 /// Waiting body pieces shorter than this are copied together into one; longer ones are sent from where they are. It also
 /// keeps a small waiting piece from holding on to the large read buffer it is a slice of.
 const MERGE_BELOW: usize = 16 * 1024;
+/// With so many items waiting, deltas of runs are put together, too: each costs far more memory than the few bytes of a token, and only
+/// bytes are bounded by the window. Fewer leave as they came, so that a token is seen by itself.
+const MERGE_DELTAS_FROM: usize = 64;
 
 /// Why a message cannot wait on a stream. The message is dropped; a run that gets one of these cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -183,6 +186,10 @@ impl Outbox {
         if self.queued + cost > window {
             return Err(QueueError::Full);
         }
+        if self.items.len() >= MERGE_DELTAS_FROM && self.merge_delta(&event, window) {
+            self.queued += cost;
+            return Ok(());
+        }
         let ends = matches!(
             event.kind,
             RunEventKind::Complete { .. } | RunEventKind::Error(_) | RunEventKind::Cancelled
@@ -190,6 +197,27 @@ impl Outbox {
         self.push_item(Item::Event(Box::new(event)), ends)?;
         self.queued += cost;
         Ok(())
+    }
+
+    /// Puts a delta behind the last one that waits, if both are of one kind and fit one event.
+    fn merge_delta(&mut self, event: &RunEvent, window: usize) -> bool {
+        let Some(Item::Event(last)) = self.items.back_mut() else { return false };
+        let RunEvent { kind: RunEventKind::Delta { text, reasoning }, metadata, .. } = event else {
+            return false;
+        };
+        let room = CHUNK_BYTES_MAX.min(window.div_ceil(2));
+        let fits = event_cost(&last.kind) + event_cost(&event.kind) <= room;
+        let RunEventKind::Delta { text: last_text, reasoning: last_reasoning } = &mut last.kind else {
+            return false;
+        };
+        // Reasoning that follows text must not come before it.
+        let in_order = reasoning.is_empty() || last_text.is_empty();
+        if !fits || !in_order || !metadata.is_empty() || !last.metadata.is_empty() {
+            return false;
+        }
+        last_text.push_str(text);
+        last_reasoning.push_str(reasoning);
+        true
     }
 
     /// Drops everything that waits, so that a terminal can leave next. What was sent stays sent; numbers have no gap.

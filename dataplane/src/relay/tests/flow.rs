@@ -132,6 +132,21 @@ fn run_events_use_credit_and_wait_whole() {
 
 // req: WIR-6
 #[test]
+fn tiny_deltas_that_pile_up_are_put_together_within_the_window() {
+    let mut pair = Pair::new();
+    pair.open(1, 8192);
+    let words: Vec<_> = (0..2000).map(|n| format!("{n:04}")).collect();
+    for word in &words {
+        pair.node.mux.queue(1, delta(1, word)).unwrap();
+    }
+    pair.settle();
+    assert_eq!(pair.edge.bytes_of(1), words.concat().as_bytes());
+    let events = pair.edge.inbox.len();
+    assert!((65..=68).contains(&events), "{events} events");
+}
+
+// req: WIR-6
+#[test]
 fn a_peer_over_its_credit_loses_that_run_and_no_other() {
     let mut pair = Pair::new();
     pair.open(1, 100);

@@ -60,7 +60,7 @@ impl Ollama {
         let evaluated = done.usage.input_tokens.unwrap_or(0);
         let prompt_truncated = context::is_suspicious(estimated, evaluated)
             && context::is_truncated(estimated, evaluated, self.window(provider, &target).await);
-        if prompt_truncated {
+        if prompt_truncated && self.may_warn() {
             tracing::warn!(
                 model = target,
                 estimated,
@@ -81,22 +81,22 @@ impl Ollama {
     ) -> Result<(Exchange, ToolMode), Failed> {
         let has_tools = request::offered(&input).next().is_some();
         if !has_tools || !self.verdicts.borrow().refuses_tools(target) {
-            let mut exchange = self.send(provider, target, &input, leftover).await?;
+            let exchange = self.send(provider, target, &input, leftover).await?;
             if exchange.head.status == 200 {
                 return Ok((exchange, ToolMode::Native));
             }
-            let Refusal { failed, of_tools } = refusal(&mut exchange).await;
+            let Refusal { failed, of_tools } = refusal(exchange, leftover).await;
             if !has_tools || !of_tools {
                 return Err(failed);
             }
             self.verdicts.borrow_mut().note_refusal(target);
         }
         provider.metrics.text_tool_runs.inc();
-        let mut exchange = self.send(provider, target, &text_tools::as_text(input), leftover).await?;
+        let exchange = self.send(provider, target, &text_tools::as_text(input), leftover).await?;
         if exchange.head.status == 200 {
             return Ok((exchange, ToolMode::Text));
         }
-        Err(refusal(&mut exchange).await.failed)
+        Err(refusal(exchange, leftover).await.failed)
     }
 
     async fn send(
@@ -197,9 +197,11 @@ fn say(output: &mut Output<'_>, said: &mut Vec<Said>) -> Result<(), Failed> {
 }
 
 /// Reads why the request was refused.
-async fn refusal(exchange: &mut Exchange) -> Refusal {
-    let body = collect(exchange, refusal::BODY_BYTES_MAX).await;
-    refusal::judge(exchange.head.status, &body)
+async fn refusal(mut exchange: Exchange, leftover: &Leftover) -> Refusal {
+    let status = exchange.head.status;
+    let body = collect(&mut exchange, refusal::BODY_BYTES_MAX).await;
+    close(exchange, leftover);
+    refusal::judge(status, &body)
 }
 
 /// The beginning of the body, at most about `bytes_max` bytes; what a broken connection cuts off is left out.

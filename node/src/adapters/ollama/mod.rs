@@ -18,8 +18,13 @@ pub mod request;
 pub mod text_tools;
 pub mod verdicts;
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
+use dataplane::clock;
 use proto::message::{OllamaConfig, Operation, ProfileOperation};
 
 use super::openai_compat::endpoint::{Endpoint, EndpointError};
@@ -33,7 +38,11 @@ pub struct Ollama {
     /// `num_ctx`; 0 leaves it to the server.
     context_size: u32,
     verdicts: RefCell<Verdicts>,
+    warned: Cell<Option<Instant>>,
 }
+
+/// A conversation that has outgrown its context does so with every request: one warning for all in this time.
+const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
 impl Ollama {
     /// An instance with these settings.
@@ -54,6 +63,7 @@ impl Ollama {
             ],
             context_size: settings.context_size,
             verdicts: RefCell::default(),
+            warned: Cell::new(None),
         })
     }
 
@@ -66,6 +76,16 @@ impl Ollama {
     /// Forgets what has been found out about models: they may be others by now (REF-1).
     pub fn forget(&self) {
         self.verdicts.take();
+    }
+
+    fn may_warn(&self) -> bool {
+        let now = clock::now();
+        let is_due =
+            self.warned.get().is_none_or(|last| now.saturating_duration_since(last) >= WARNING_PAUSE);
+        if is_due {
+            self.warned.set(Some(now));
+        }
+        is_due
     }
 
     fn chat_endpoint(&self) -> &Endpoint {
