@@ -12,6 +12,7 @@ use std::{
     rc::Rc,
     sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -23,7 +24,7 @@ use dataplane::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
-    adapters::{Provider, addresses::AddressBook},
+    adapters::{Provider, addresses::AddressBook, cli},
     config::{
         NodeConfig,
         identity::{Dates, Identity},
@@ -39,6 +40,8 @@ use crate::{
 
 /// Signals that wait for the shard; further ones change nothing.
 const SIGNALS_MAX: usize = 16;
+/// How long programs that are still there at the end are waited for; they are killed before.
+const PROCESSES_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs a Node until its supervisor ends it.
 ///
@@ -55,6 +58,9 @@ pub fn run(
     match net::raise_descriptors() {
         Ok(limit) => tracing::info!(found = limit.found, raised_to = limit.now, "open files"),
         Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
+    }
+    if let Err(error) = net::pass_on_no_descriptors() {
+        tracing::warn!(%error, "programs get what files this process was started with");
     }
     let ops = config.metrics_listen.map(bind).transpose()?;
     let signals = watch_signals().context("signals")?;
@@ -82,6 +88,11 @@ pub fn run(
     metrics.note_driver(shard.driver.label());
     tracing::info!(shard = 0, driver = shard.driver.label(), "shard up");
     let _ended = shard.join();
+    // Whatever the shard got to, nothing that it started goes on without it.
+    let left = cli::process::end_all(PROCESSES_GRACE);
+    if left > 0 {
+        tracing::warn!(left, "programs are still there");
+    }
     let exit = exit.recv().context("the shard died by a panic, which the log tells")??;
     match exit {
         Exit::Exhausted(attempts) => tracing::error!(

@@ -78,6 +78,10 @@ pub struct Metrics {
     pub text_tool_runs: IntCounter,
     /// Normalized runs of whose prompt the backend seems to have left out a part.
     pub prompts_truncated: IntCounter,
+    /// Programs that have not ended.
+    pub programs: IntGauge,
+    /// Programs that were killed because asking them to end was not enough.
+    pub programs_killed: IntCounter,
     /// Those of them that were stopped and whose provider has not returned yet.
     pub runs_aborting: IntGauge,
     aborts: IntCounterVec,
@@ -149,6 +153,11 @@ impl Metrics {
             text_tool_runs: counter(
                 "iop_node_text_tool_runs_total",
                 "Normalized runs whose tools went as text because the backend takes none.",
+            )?,
+            programs: gauge("iop_node_programs", "Programs of normalized runs that have not ended.")?,
+            programs_killed: counter(
+                "iop_node_programs_killed_total",
+                "Programs that were killed because asking them to end was not enough.",
             )?,
             prompts_truncated: counter(
                 "iop_node_prompts_truncated_total",
@@ -350,6 +359,8 @@ mod tests {
             "iop_node_normalized_runs_total{outcome=\"stalled\"} 0",
             "iop_node_text_tool_runs_total 0",
             "iop_node_prompts_truncated_total 0",
+            "iop_node_programs 0",
+            "iop_node_programs_killed_total 0",
             "iop_node_runs_aborting 0",
             "iop_node_aborts_total{return=\"confirmed\"} 0",
             "iop_node_aborts_total{return=\"still_sending\"} 0",

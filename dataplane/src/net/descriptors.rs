@@ -37,6 +37,20 @@ pub fn raise_descriptors() -> io::Result<Descriptors> {
     Ok(Descriptors { found, now: limit.rlim_cur })
 }
 
+/// No program that this process starts from now on gets a descriptor that is open in it now, but for its standard ones. What the
+/// process opens itself is closed on exec anyway; whoever started it may have left it others.
+///
+/// # Errors
+/// The kernel is older than 5.11.
+pub fn pass_on_no_descriptors() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: the call sets a flag of descriptors; it takes no memory and closes nothing here.
+    #[expect(unsafe_code, reason = "no safe binding of close_range in our crates")]
+    let set =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ mod progress;
 mod stream;
 mod sys;
 
-pub use descriptors::{Descriptors, raise_descriptors};
+pub use descriptors::{Descriptors, pass_on_no_descriptors, raise_descriptors};
 pub use dial::{DialError, dial};
 pub use listener::{Exhausted, Listener};
 pub use local::{LocalError, LocalSocket};

@@ -4,6 +4,7 @@
 //! reason: requests for it are refused with that reason, and all others are served.
 
 pub mod addresses;
+pub mod cli;
 pub mod native;
 pub mod ollama;
 pub mod openai_compat;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 use crate::{gate::Gate, health::Probes, metrics::Metrics};
 use addresses::AddressBook;
+use cli::Cli;
 use ollama::Ollama;
 use openai_compat::{OpenAiCompat, endpoint::Origin};
 
@@ -48,7 +50,10 @@ impl Provider {
         let stats = self.pool.stats();
         let open = stats.open + self.probes.open();
         self.metrics.provider_connections.set(i64::try_from(open).unwrap_or(i64::MAX));
+        let (programs, killed) = cli::process::counts();
+        self.metrics.programs.set(i64::try_from(programs).unwrap_or(i64::MAX));
         for (shown, counted) in [
+            (&self.metrics.programs_killed, killed),
             (&self.metrics.provider_reads, stats.reads),
             (&self.metrics.provider_read_bytes, stats.read_bytes),
         ] {
@@ -82,6 +87,8 @@ pub enum Kind {
     OpenAiCompat(OpenAiCompat),
     /// Normalized runs against Ollama's own API.
     Ollama(Ollama),
+    /// Normalized runs by a configured program.
+    Cli(Cli),
     /// Nothing, and why.
     Unusable(String),
 }
@@ -97,10 +104,13 @@ impl Adapter {
                 Ok(adapter) => Kind::Ollama(adapter),
                 Err(error) => Kind::Unusable(error.to_string()),
             },
-            other => Kind::Unusable(format!(
-                "adapters of type {} are not available in this release",
-                type_name(other)
-            )),
+            AdapterSettings::Cli(settings) => match Cli::new(settings, |name| std::env::var_os(name)) {
+                Ok(adapter) => Kind::Cli(adapter),
+                Err(error) => Kind::Unusable(error.to_string()),
+            },
+            AdapterSettings::Unknown(name) => {
+                Kind::Unusable(format!("adapters of type {name} are not available in this release"))
+            }
         };
         Self {
             type_name: type_name(&config.settings).to_owned(),
@@ -201,7 +211,7 @@ impl AdapterSet {
             let endpoints = match &adapter.kind {
                 Kind::OpenAiCompat(adapter) => adapter.endpoints(),
                 Kind::Ollama(adapter) => adapter.endpoints(),
-                Kind::Unusable(_) => &[],
+                Kind::Cli(_) | Kind::Unusable(_) => &[],
             };
             for endpoint in endpoints {
                 if !origins.contains(&endpoint.origin) {
@@ -259,9 +269,9 @@ mod tests {
 
     #[test]
     fn an_adapter_that_cannot_be_used_does_not_keep_the_others_from_serving() {
-        let cli = AdapterConfig {
-            settings: AdapterSettings::Cli(CliConfig::default()),
-            ..openai("cli-1", "http://127.0.0.1:1/")
+        let cli = |name: &str, command: &str| AdapterConfig {
+            settings: AdapterSettings::Cli(CliConfig { command: command.to_owned(), ..CliConfig::default() }),
+            ..openai(name, "http://127.0.0.1:1/")
         };
         let ollama = |name: &str, base_url: &str| AdapterConfig {
             settings: AdapterSettings::Ollama(OllamaConfig {
@@ -271,14 +281,22 @@ mod tests {
             ..openai(name, "http://127.0.0.1:1/")
         };
         let set = set(vec![
-            cli,
+            cli("cli-1", ""),
+            cli("cli-2", "model"),
+            cli("cli-3", "/usr/bin/model"),
             openai("tls", "https://box/v1"),
             openai("good", "http://127.0.0.1:1/v1"),
             ollama("ollama-1", "http://127.0.0.1:1/"),
             ollama("ollama-2", "box:11434"),
         ]);
-        assert_eq!(set.counts(), (2, 5));
-        assert!(matches!(&set.find("cli-1").unwrap().kind, Kind::Unusable(why) if why.contains("type cli")));
+        assert_eq!(set.counts(), (3, 7));
+        for (name, reason) in [("cli-1", "is empty"), ("cli-2", "absolute path")] {
+            assert!(
+                matches!(&set.find(name).unwrap().kind, Kind::Unusable(why) if why.contains(reason)),
+                "{name}"
+            );
+        }
+        assert!(set.find("cli-3").unwrap().native().is_some());
         assert!(matches!(&set.find("tls").unwrap().kind, Kind::Unusable(why) if why.contains("http://")));
         assert!(
             matches!(&set.find("ollama-2").unwrap().kind, Kind::Unusable(why) if why.contains("http://"))

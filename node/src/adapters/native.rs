@@ -16,7 +16,7 @@ use proto::{
     run_input::{RunInput, ToolCall},
 };
 
-use super::{Adapter, Kind, Provider, ollama::Ollama};
+use super::{Adapter, Kind, Provider, cli::Cli, ollama::Ollama};
 use crate::run::{assembly::Reservation, output::Output, terminal::Failed};
 
 /// What is to be executed.
@@ -75,6 +75,8 @@ impl fmt::Debug for Leftover {
 pub enum Native<'a> {
     /// Ollama's own API.
     Ollama(&'a Ollama),
+    /// A program.
+    Cli(&'a Cli),
 }
 
 impl Adapter {
@@ -83,6 +85,7 @@ impl Adapter {
     pub const fn native(&self) -> Option<Native<'_>> {
         match &self.kind {
             Kind::Ollama(ollama) => Some(Native::Ollama(ollama)),
+            Kind::Cli(cli) => Some(Native::Cli(cli)),
             Kind::OpenAiCompat(_) | Kind::Unusable(_) => None,
         }
     }
@@ -102,6 +105,7 @@ impl Native<'_> {
     ) -> Result<Finish, Failed> {
         match self {
             Self::Ollama(ollama) => ollama.chat(provider, job, output, leftover).await,
+            Self::Cli(cli) => cli.run(job, output, leftover).await,
         }
     }
 }

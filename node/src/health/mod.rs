@@ -9,11 +9,13 @@
 //! | [`question`] | what is asked of which kind of adapter | yes |
 //! | `ask` | one question on a connection of its own | no |
 //! | [`judge`] | what an answer, or its absence, says | yes |
+//! | `program` | whether a program is there | no |
 //!
 //! Anything doubtful is [`ProviderHealth::Unknown`], which lowers nothing and restores nothing (HND-4, CAP-2).
 
 mod ask;
 pub mod judge;
+mod program;
 pub mod question;
 
 use std::{cell::Cell, time::Duration};
@@ -131,6 +133,11 @@ pub async fn probe(provider: &Provider, adapter: &Adapter, target: &str) -> Prov
 async fn reason(provider: &Provider, adapter: &Adapter, target: &str) -> Reason {
     let questions = match question::plan(adapter, target) {
         Plan::Http(questions) => questions,
+        Plan::Program(path) => {
+            return before(clock::now() + PROBE_TIMEOUT, program::look(path))
+                .await
+                .unwrap_or(Reason::TimedOut);
+        }
         Plan::None => return Reason::NotAskable,
     };
     let Some(_place) = provider.probes.enter() else { return Reason::Crowded };

@@ -2,7 +2,7 @@
 //!
 //! The fields are those of a request of this provider: the configured ones, its credential among them, and nothing of a caller.
 
-use std::rc::Rc;
+use std::{path::PathBuf, rc::Rc};
 
 use bytes::Bytes;
 use dataplane::http::head::Headers;
@@ -23,6 +23,8 @@ use crate::adapters::{
 pub enum Plan {
     /// By these requests, in their order, all of which must speak for it.
     Http(Vec<Question>),
+    /// By looking whether this program is there.
+    Program(PathBuf),
     /// Not at all: nothing that it could be asked would say that it serves the target.
     None,
 }
@@ -67,6 +69,7 @@ pub fn plan(adapter: &Adapter, target: &str) -> Plan {
             Proof::Listed,
             Bytes::new(),
         )]),
+        Kind::Cli(cli) => Plan::Program(cli.program().to_owned()),
         Kind::Unusable(_) => Plan::None,
     }
 }

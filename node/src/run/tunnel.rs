@@ -147,7 +147,9 @@ fn is_the_providers(kind: ErrorKind) -> bool {
 fn prepare(adapter: &Adapter, request: &TunnelRequest) -> Result<Prepared, Failed> {
     match &adapter.kind {
         Kind::OpenAiCompat(adapter) => adapter.prepare(request),
-        Kind::Ollama(_) => Err(Failed::error(ErrorKind::InvalidRequest, "the adapter takes no tunnels")),
+        Kind::Ollama(_) | Kind::Cli(_) => {
+            Err(Failed::error(ErrorKind::InvalidRequest, "the adapter takes no tunnels"))
+        }
         Kind::Unusable(reason) => Err(Failed::error(ErrorKind::InvalidRequest, reason)),
     }
 }

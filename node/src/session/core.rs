@@ -338,10 +338,12 @@ impl Core {
             (Kind::OpenAiCompat(_), Execution::Run) => {
                 Err(invalid("the adapter takes tunnels only, no normalized runs".to_owned()))
             }
-            (Kind::Ollama(_), Execution::Tunnel) => {
+            (Kind::Ollama(_) | Kind::Cli(_), Execution::Tunnel) => {
                 Err(invalid("the adapter takes normalized runs only, no tunnels".to_owned()))
             }
-            (Kind::OpenAiCompat(_), Execution::Tunnel) | (Kind::Ollama(_), Execution::Run) => Ok(adapter),
+            (Kind::OpenAiCompat(_), Execution::Tunnel) | (Kind::Ollama(_) | Kind::Cli(_), Execution::Run) => {
+                Ok(adapter)
+            }
         }
     }
 

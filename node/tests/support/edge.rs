@@ -308,6 +308,23 @@ impl Edge {
         }
     }
 
+    /// The text of a run's next delta, unless nothing is seen for a while.
+    pub fn quiet_delta(&self) -> Option<String> {
+        let until = clock::now() + QUIET;
+        loop {
+            match self.seen.recv_timeout(until.saturating_duration_since(clock::now())).ok()? {
+                Seen::Incoming(Incoming::Credit { .. } | Incoming::Ignored) => {}
+                Seen::Incoming(Incoming::Data { message: Message::RunEvent(event), .. }) => {
+                    match event.kind {
+                        RunEventKind::Delta { text, .. } => return Some(text),
+                        other => panic!("expected a delta, saw {other:?}"),
+                    }
+                }
+                other => panic!("expected a delta, saw {other:?}"),
+            }
+        }
+    }
+
     /// Everything of one run up to its terminal, releasing credit as it comes; numbers have no gap.
     pub fn outcome(&self, stream: StreamNo) -> Outcome {
         let mut outcome = Outcome::default();
