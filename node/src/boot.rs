@@ -10,7 +10,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     os::unix::net::UnixStream,
     rc::Rc,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
@@ -20,7 +20,9 @@ use dataplane::{
     mailbox::{self, Sender, ShardInboxSeed},
     net::{self, Listener, Patience},
     shard::{DriverWish, Shard, ShardSpec, spawn_guarded, use_small_pages},
+    tls::https::https_client_config,
 };
+use rustls::{ClientConfig, time_provider::DefaultTimeProvider};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
@@ -33,6 +35,7 @@ use crate::{
     metrics::Metrics,
     ops,
     resolve::{self, ResolverSeed},
+    roots,
     run::assembly::{ASSEMBLING_BYTES_MAX, AssemblyBudget},
     session::Context,
     supervisor::Exit,
@@ -75,11 +78,23 @@ pub fn run(
         version = env!("CARGO_PKG_VERSION"),
         "node starting"
     );
+    // Before there is a shard: it reads files.
+    let provider_tls = https_client_config(Arc::new(roots::load()), Arc::new(DefaultTimeProvider))
+        .context("tls of providers")?;
     let (sent, exit) = mpsc::sync_channel(1);
     let cpu = config.cpus.first().copied();
     let shard_metrics = metrics.clone();
-    let part =
-        Part { config, identity, token, metrics: shard_metrics, ops, signals, edge_names, provider_names };
+    let part = Part {
+        config,
+        identity,
+        token,
+        metrics: shard_metrics,
+        ops,
+        signals,
+        edge_names,
+        provider_names,
+        provider_tls,
+    };
     let spec = ShardSpec { name: "node-0".to_owned(), cpu, driver };
     let shard = Shard::start(spec, move || async move {
         let _sent = sent.send(part.run().await);
@@ -116,6 +131,7 @@ struct Part {
     signals: ShardInboxSeed<()>,
     edge_names: ResolverSeed,
     provider_names: ResolverSeed,
+    provider_tls: Arc<ClientConfig>,
 }
 
 impl Part {
@@ -131,8 +147,8 @@ impl Part {
                 batch.drain(..).for_each(|()| told.signal());
             }
         });
-        let provider = Provider::new(AddressBook::new(self.provider_names.open()?), Rc::clone(&metrics));
-        let provider = Rc::new(provider);
+        let addresses = AddressBook::new(self.provider_names.open()?);
+        let provider = Rc::new(Provider::new(addresses, self.provider_tls, Rc::clone(&metrics)));
         if let Some(listener) = self.ops {
             spawn_guarded(ops::serve(Listener::open(listener)?.with_reserve(), Rc::clone(&provider)));
         }

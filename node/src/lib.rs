@@ -18,6 +18,7 @@
 //! | [`health`] | whether a provider serves a target |
 //! | [`gate`] | the capacity of one adapter instance |
 //! | [`resolve`] | names to addresses, off the shard |
+//! | [`roots`] | which CAs a provider's certificate may be signed by |
 //! | [`metrics`], [`ops`], [`logging`] | what an operator sees |
 //! | [`boot`], [`cli`] | threads and command line |
 //!
@@ -51,6 +52,7 @@ pub mod logging;
 pub mod metrics;
 pub mod ops;
 pub mod resolve;
+pub mod roots;
 pub mod run;
 pub mod session;
 pub mod supervisor;

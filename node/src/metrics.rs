@@ -1,7 +1,11 @@
 //! What a Node counts. Every label has a closed set of values that is registered at the start, so that no peer can make a
 //! series and a series that is 0 is there to be seen.
 
-use dataplane::{http::client::abort::Return, shard::TaskStats};
+use dataplane::{
+    http::client::{ConnectError, abort::Return},
+    shard::TaskStats,
+    tls::https::Trouble,
+};
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
@@ -98,6 +102,7 @@ pub struct Metrics {
     pub response_bytes: IntCounter,
     /// Executions that were answered with busy: a full gate, above all.
     pub gate_busy: IntCounter,
+    failed_connects: IntCounterVec,
     /// Provider requests that were sent a second time, on a fresh connection (TUN-7).
     pub provider_retries: IntCounter,
     /// Accepts on the metrics endpoint that failed for want of descriptors or memory.
@@ -188,6 +193,11 @@ impl Metrics {
             request_bytes: bytes.with_label_values(&["request"]),
             response_bytes: bytes.with_label_values(&["response"]),
             gate_busy: counter("iop_node_gate_busy_total", "Executions that were answered with busy.")?,
+            failed_connects: vec(
+                "iop_node_provider_connects_failed_total",
+                "Connections to providers that were not made, by what was wrong.",
+                "reason",
+            )?,
             provider_retries: counter(
                 "iop_node_provider_retries_total",
                 "Provider requests that were sent again on a fresh connection.",
@@ -216,6 +226,9 @@ impl Metrics {
         }
         for returned in Return::ALL {
             self.aborts.with_label_values(&[returned.label()]);
+        }
+        for label in ConnectError::TCP_LABELS.into_iter().chain(Trouble::LABELS) {
+            self.failed_connects.with_label_values(&[label]);
         }
         for runs in [&self.runs, &self.normalized_runs] {
             for outcome in [RunOutcome::Completed, RunOutcome::SessionLost] {
@@ -260,6 +273,11 @@ impl Metrics {
     /// Counts the end of an abort.
     pub fn note_abort(&self, returned: Return) {
         self.aborts.with_label_values(&[returned.label()]).inc();
+    }
+
+    /// Counts a connection to a provider that was not made.
+    pub fn note_failed_connect(&self, error: &ConnectError) {
+        self.failed_connects.with_label_values(&[error.label()]).inc();
     }
 
     /// Aborts that ended so, since the start.
@@ -368,6 +386,7 @@ mod tests {
             "iop_node_response_stalls_total{execution=\"tunnel\",fence=\"confirmed\",provider_health=\"available\"} 0",
             "iop_node_response_stall_duration_seconds_count{execution=\"run\",fence=\"unconfirmed\",provider_health=\"unknown\"} 0",
             "iop_node_provider_connections 0",
+            "iop_node_provider_connects_failed_total{reason=\"tls_unknown_issuer\"} 0",
             "iop_node_provider_reads_total 0",
             "iop_node_provider_read_bytes_total 0",
             "iop_node_stream_bytes_total{direction=\"response\"} 0",

@@ -7,13 +7,14 @@ use std::{
     io::Read,
     net::{SocketAddr, TcpListener},
     rc::Rc,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use dataplane::{
     clock,
     shard::{Shard, ShardSpec},
+    tls::https::https_client_config,
 };
 use iop_node::{
     adapters::{AdapterSet, Provider as Providers, addresses::AddressBook},
@@ -22,6 +23,7 @@ use iop_node::{
     resolve,
 };
 use proto::message::{AdapterSettings, NodeConfigPayload};
+use rustls::{RootCertStore, time_provider::DefaultTimeProvider};
 use support::{
     PATIENCE,
     node::config,
@@ -41,7 +43,9 @@ impl Probing {
         let names = resolve::start("t-prov", resolve::system).unwrap();
         let shard = Shard::start(spec, move || async move {
             let metrics = Rc::new(Metrics::new().unwrap());
-            let providers = Providers::new(AddressBook::new(names.open().unwrap()), metrics);
+            let tls =
+                https_client_config(RootCertStore::empty().into(), Arc::new(DefaultTimeProvider)).unwrap();
+            let providers = Providers::new(AddressBook::new(names.open().unwrap()), tls, metrics);
             let adapters = AdapterSet::build(&config).unwrap();
             let begun = clock::now();
             let found = probe(&providers, &adapters.find("vllm-1").unwrap(), target).await;

@@ -12,6 +12,7 @@ mod direct;
 mod drain;
 mod errors;
 mod framing;
+mod https;
 mod hung;
 mod identity;
 mod ladder;

@@ -13,8 +13,8 @@ use bytes::BytesMut;
 
 use super::{
     client::{
-        self, Abandoned, ClientError, Conn, Custody, Exchange, Outgoing, RECEIVE_MAX, Request, Wire,
-        abort::Return,
+        self, Abandoned, ClientError, Conn, ConnectError, Custody, Exchange, Outgoing, RECEIVE_MAX, Request,
+        Tls, Wire, abort::Return, connect_secure,
     },
     limits::Limits,
 };
@@ -25,6 +25,7 @@ use crate::{
     relay::ByNumber,
     shard::spawn_guarded,
     time::before,
+    tls::https,
 };
 
 /// Idle connections of all keys together; one that would be more is closed.
@@ -37,6 +38,8 @@ pub struct PoolLimits {
     pub idle: Duration,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
+    /// Longest wait for a connection under TLS, its handshake included.
+    pub tls_timeout: Duration,
     /// Idle connections per key; the oldest is closed for one more.
     pub idle_per_key: usize,
     /// A provider that takes nothing of a request up to 64 KiB for this long, or not 256 KiB of a larger one in this time,
@@ -49,6 +52,7 @@ impl Default for PoolLimits {
         Self {
             idle: Duration::from_secs(4),
             connect_timeout: Duration::from_secs(10),
+            tls_timeout: https::CONNECT_TIMEOUT,
             idle_per_key: 64,
             write_stall: Duration::from_secs(60),
         }
@@ -64,11 +68,13 @@ pub struct Key {
     pub authority: Rc<str>,
     /// Stands for the credential in the request: different credentials must have different numbers (0 = none).
     pub credential: u64,
+    /// Whether there is TLS over the connection, and whose certificate it must show.
+    pub tls: Option<Tls>,
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Numbers only: names of one address and port are few, and told apart by comparing.
+        // Numbers only: names and schemes of one address and port are few, and told apart by comparing.
         let ip = match self.address.ip() {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
             IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64 ^ ip.to_bits() as u64,
@@ -145,6 +151,8 @@ struct Inner {
     counters: Rc<Counters>,
     /// What is received passes through here.
     scratch: RefCell<BytesMut>,
+    /// What is received under TLS passes through here first.
+    cipher: Rc<RefCell<BytesMut>>,
     sweeping: Cell<bool>,
     /// Closed when the pool is gone, for the sweeper.
     gone: Rc<Latch>,
@@ -201,6 +209,7 @@ impl Pool {
                 idle: RefCell::default(),
                 counters: Rc::default(),
                 scratch: RefCell::new(BytesMut::with_capacity(RECEIVE_MAX)),
+                cipher: Rc::default(),
                 sweeping: Cell::new(false),
                 gone: Rc::default(),
             }),
@@ -259,9 +268,7 @@ impl Pool {
             add(&counters.retried, 1);
             retried = true;
         }
-        let stream = Box::pin(dial(key.address, clock::now() + limits.connect_timeout)).await?;
-        stream.set_patience(Patience::behind(limits.write_stall));
-        let conn = Conn::new(Wire::Plain(stream), key.clone(), Rc::clone(counters));
+        let conn = self.connect(key).await?;
         match client::attempt(self, conn, &request, bounds, custody).await {
             Ok(mut exchange) => {
                 exchange.retried = retried;
@@ -269,6 +276,25 @@ impl Pool {
             }
             Err(failed) => Err(failed.error),
         }
+    }
+
+    async fn connect(&self, key: &Key) -> Result<Conn, ConnectError> {
+        let Inner { limits, counters, .. } = &*self.inner;
+        let patience = Patience::behind(limits.write_stall);
+        let (wire, early) = match &key.tls {
+            None => {
+                let stream = Box::pin(dial(key.address, clock::now() + limits.connect_timeout)).await?;
+                stream.set_patience(patience);
+                (Wire::Plain(stream), BytesMut::new())
+            }
+            Some(tls) => {
+                let (cipher, deadline) = (Rc::clone(&self.inner.cipher), clock::now() + limits.tls_timeout);
+                let connected = Box::pin(connect_secure(key, tls, patience, cipher, deadline)).await;
+                let (secure, early) = connected?;
+                (Wire::Secure(secure), early)
+            }
+        };
+        Ok(Conn::new(wire, early, key.clone(), Rc::clone(counters)))
     }
 
     /// As [`Abandoned::returned`].
@@ -282,6 +308,10 @@ impl Pool {
     }
 
     /// Closes every idle connection, for a configuration that has gone out of use. Running exchanges go on.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "a configuration of TLS is compared by where it stands, and not hashed"
+    )]
     pub fn close_idle(&self) {
         let idle = self.inner.idle.take();
         drop(idle);

@@ -1,4 +1,4 @@
-//! The Node link's TLS: who may talk, and bytes in, bytes out.
+//! TLS of the Node link and to providers: who may talk, and bytes in, bytes out.
 //!
 //! Nothing here touches a socket, a clock or a shard. A driver feeds ciphertext to a [`session::Session`] and sends what
 //! the session gives back; the certificates are judged inside the handshake, so that a peer that is not who it must be
@@ -7,17 +7,19 @@
 //! | Module | Owns |
 //! |---|---|
 //! | [`session`] | one connection: ciphertext to plaintext and back |
-//! | [`config`] | the two rustls configurations, Edge and Node, and their bounds |
+//! | [`config`] | the link's two rustls configurations, Edge and Node, and their bounds |
+//! | [`https`] | the rustls configuration for providers, and how a connection to one fails |
 //! | [`verify`] | the certificate verifiers that run inside the handshake |
 //! | [`leaf`] | what a workload certificate must look like, and what is read out of it |
 //! | [`local`] | this process's own certificate and key, checked before use |
 //! | [`pem`] | PEM text to certificates, keys and revocation lists |
 //! | [`refusal`] | the closed list of reasons a handshake fails |
 //!
-//! Sessions are never resumed: a resumed handshake takes the peer's certificate out of a ticket and does not judge it
+//! Sessions of the link are never resumed: a resumed handshake takes the peer's certificate out of a ticket and does not judge it
 //! again, so an expired or revoked workload could come back. There are no tickets, no session cache and no early data.
 
 pub mod config;
+pub mod https;
 pub mod leaf;
 pub mod local;
 pub mod pem;
@@ -26,4 +28,4 @@ pub mod session;
 pub mod verify;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

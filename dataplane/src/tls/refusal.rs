@@ -185,6 +185,15 @@ impl TlsFault {
     pub const fn origin(&self) -> Origin {
         self.origin
     }
+
+    /// What rustls says, where it was asked.
+    #[must_use]
+    pub const fn tls_error(&self) -> Option<&rustls::Error> {
+        match &self.cause {
+            Some(Cause::Tls(error)) => Some(error),
+            Some(Cause::Leaf(_)) | None => None,
+        }
+    }
 }
 
 impl From<rustls::Error> for TlsFault {

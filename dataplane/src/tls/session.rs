@@ -1,4 +1,4 @@
-//! One TLS connection without its socket: ciphertext in, plaintext out, and back.
+//! One TLS connection without its socket, of the Node link or to a provider: ciphertext in, plaintext out, and back.
 //!
 //! ```text
 //!             receive                         send
@@ -44,6 +44,8 @@ pub struct Session {
     /// The configuration is one of the Node link's, where a connection without [`ALPN`] is refused. rustls lets a peer
     /// pass that names no protocol at all.
     alpn_required: bool,
+    /// The end of the handshake was seen, and `peer` is what it told.
+    established: bool,
     peer: Option<PeerIdentity>,
     peer_closed: bool,
     /// We have sent close_notify; rustls would go on encrypting.
@@ -84,7 +86,16 @@ impl Session {
     fn new(mut conn: Connection, alpn_required: bool) -> Self {
         // The bound of what is written is the caller's: everything is moved into its buffer in the same call.
         conn.set_buffer_limit(None);
-        Self { conn, fresh: true, alpn_required, peer: None, peer_closed: false, closed: false, fault: None }
+        Self {
+            conn,
+            fresh: true,
+            alpn_required,
+            established: false,
+            peer: None,
+            peer_closed: false,
+            closed: false,
+            fault: None,
+        }
     }
 
     /// Takes all of `ciphertext` and appends what it holds to `plaintext`: at most `ciphertext.len()` bytes and one record
@@ -219,7 +230,7 @@ impl Session {
 
     /// Runs once, before the first plaintext is handed out.
     fn complete_handshake(&mut self) -> Result<(), TlsFault> {
-        if self.conn.is_handshaking() || self.peer.is_some() {
+        if self.established || self.conn.is_handshaking() {
             return Ok(());
         }
         if self.alpn_required && self.conn.alpn_protocol() != Some(ALPN) {
@@ -228,6 +239,7 @@ impl Session {
             self.conn.send_close_notify();
             return Err(self.fail(TlsFault::local(Refusal::WrongAlpn)));
         }
+        self.established = true;
         let leaf = self.conn.peer_certificates().and_then(<[_]>::first);
         self.peer = leaf.and_then(|leaf| PeerIdentity::from_leaf(leaf).ok());
         Ok(())

@@ -119,9 +119,6 @@ const TABLE: &[Unavailable] = &[
     },
 ];
 
-/// What is said of an upstream that is not plain HTTP; the check stands where URLs are resolved.
-pub(super) const HTTPS_UPSTREAM: &str = "https:// to a provider is not available in this release; expected an http:// base_url, such as that of a proxy on the Node's machine";
-
 /// Notes every key that asks for a feature that is not there yet.
 pub(super) fn check(file: &EdgeFile, report: &mut Report) {
     for line in TABLE {

@@ -2,8 +2,6 @@
 
 use thiserror::Error;
 
-use super::unavailable::HTTPS_UPSTREAM;
-
 /// Longest URL in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
 
@@ -11,21 +9,18 @@ pub const URL_BYTES_MAX: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
     /// Neither `http://` nor `https://`.
-    #[error("expected a URL that begins with http://, such as http://127.0.0.1:8000/v1")]
+    #[error("expected a URL that begins with http:// or https://, such as http://127.0.0.1:8000/v1")]
     NotAbsolute,
-    /// `https://`.
-    #[error("{HTTPS_UPSTREAM}")]
-    Https,
     /// Longer than [`URL_BYTES_MAX`].
     #[error("expected a URL of at most {URL_BYTES_MAX} bytes")]
     TooLong,
     /// Something between `//` and the path that is neither a host nor `host:port`.
     #[error(
-        "expected a host and an optional port (1 to 65535) after http://; an IPv6 address stands in [brackets]"
+        "expected a host and an optional port (1 to 65535) after ://; an IPv6 address stands in [brackets]"
     )]
     Authority,
     /// A `$` before the path.
-    #[error("expected a host after http://; an environment variable is written ${{NAME}}, with braces")]
+    #[error("expected a host after ://; an environment variable is written ${{NAME}}, with braces")]
     Variable,
     /// `user:password@host`.
     #[error("a URL cannot carry a user name or password")]
@@ -49,16 +44,12 @@ pub fn normalize(url: &str) -> Result<String, UrlError> {
     if url.len() > URL_BYTES_MAX {
         return Err(UrlError::TooLong);
     }
-    let rest = match scheme_of(url) {
-        Some(("http", rest)) => rest,
-        Some(_) => return Err(UrlError::Https),
-        None => return Err(UrlError::NotAbsolute),
-    };
+    let (scheme, rest) = scheme_of(url).ok_or(UrlError::NotAbsolute)?;
     check_characters(rest)?;
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
     check_authority(authority)?;
     check_path(path)?;
-    Ok(format!("http://{}{}", authority.to_ascii_lowercase(), path.trim_end_matches('/')))
+    Ok(format!("{scheme}://{}{}", authority.to_ascii_lowercase(), path.trim_end_matches('/')))
 }
 
 /// The URL of an operation: an absolute one is kept, a relative one is joined to a base that [`normalize`] returned. A
@@ -159,6 +150,9 @@ mod tests {
             ("http://h/v1", "http://other:9/count", "http://other:9/count"),
             ("http://[::1]:8000/v1", "/v1/models", "http://[::1]:8000/v1/models"),
             ("HTTP://Box.Local/V", "/v1/models", "http://box.local/V/v1/models"),
+            ("HTTPS://Api.Test/v1/", "/v1/models", "https://api.test/v1/models"),
+            ("https://h:8443", "/v1/models", "https://h:8443/v1/models"),
+            ("http://h/v1", "https://other/count", "https://other/count"),
         ] {
             let base = normalize(base).unwrap();
             assert_eq!(join(&base, operation).as_deref(), Ok(url), "{base} {operation}");
@@ -172,7 +166,10 @@ mod tests {
             ("", UrlError::NotAbsolute),
             ("127.0.0.1:8000", UrlError::NotAbsolute),
             ("ftp://h", UrlError::NotAbsolute),
-            ("https://h/v1", UrlError::Https),
+            ("https:/h/v1", UrlError::NotAbsolute),
+            ("https://", UrlError::Authority),
+            ("https://h:0", UrlError::Authority),
+            ("https://u:p@h", UrlError::UserInfo),
             ("http://", UrlError::Authority),
             ("http:///v1", UrlError::Authority),
             ("http://h:", UrlError::Authority),
@@ -195,6 +192,5 @@ mod tests {
         }
         assert_eq!(join("http://h", "/a?b"), Err(UrlError::QueryOrFragment));
         assert_eq!(join("http://h", "/../b"), Err(UrlError::DotSegment));
-        assert_eq!(join("http://h", "https://x/y"), Err(UrlError::Https));
     }
 }

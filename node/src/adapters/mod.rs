@@ -9,20 +9,30 @@ pub mod native;
 pub mod ollama;
 pub mod openai_compat;
 
-use std::{cell::Cell, collections::HashMap, rc::Rc};
+use std::{cell::Cell, collections::HashMap, net::SocketAddr, rc::Rc, sync::Arc};
 
 use dataplane::{
-    http::pool::{Pool, PoolLimits},
+    http::{
+        client::Tls,
+        pool::{Key, Pool, PoolLimits},
+    },
     shard::task_stats,
 };
 use proto::message::{AdapterConfig, AdapterSettings, NodeConfigPayload};
+use rustls::ClientConfig;
 use thiserror::Error;
 
 use crate::{gate::Gate, health::Probes, metrics::Metrics};
 use addresses::AddressBook;
 use cli::Cli;
 use ollama::Ollama;
-use openai_compat::{OpenAiCompat, endpoint::Origin};
+use openai_compat::{
+    OpenAiCompat,
+    endpoint::{Origin, Scheme},
+};
+
+/// Requests without a credential of their own; the only ones of this release.
+const NO_CREDENTIAL: u64 = 0;
 
 /// What runs need to reach providers, shared by everything on a shard.
 #[derive(Debug)]
@@ -33,6 +43,8 @@ pub struct Provider {
     pub pool: Pool,
     /// Those of probes.
     pub probes: Probes,
+    /// How those of them that are called by https are judged.
+    pub tls: Arc<ClientConfig>,
     /// Counters.
     pub metrics: Rc<Metrics>,
 }
@@ -40,8 +52,19 @@ pub struct Provider {
 impl Provider {
     /// With no connection yet.
     #[must_use]
-    pub fn new(addresses: AddressBook, metrics: Rc<Metrics>) -> Self {
-        Self { addresses, pool: Pool::new(PoolLimits::default()), probes: Probes::default(), metrics }
+    pub fn new(addresses: AddressBook, tls: Arc<ClientConfig>, metrics: Rc<Metrics>) -> Self {
+        let (pool, probes) = (Pool::new(PoolLimits::default()), Probes::default());
+        Self { addresses, pool, probes, tls, metrics }
+    }
+
+    /// Which connections a request to `origin` with this `Host` may use, at one of the origin's addresses.
+    #[must_use]
+    pub fn key(&self, origin: &Origin, authority: &Rc<str>, address: SocketAddr) -> Key {
+        let tls = match &origin.scheme {
+            Scheme::Http => None,
+            Scheme::Https(name) => Some(Tls { config: Arc::clone(&self.tls), name: Rc::clone(name) }),
+        };
+        Key { address, authority: Rc::clone(authority), credential: NO_CREDENTIAL, tls }
     }
 
     /// The Node's metrics, with those that only the pool knows.
@@ -284,7 +307,7 @@ mod tests {
             cli("cli-1", ""),
             cli("cli-2", "model"),
             cli("cli-3", "/usr/bin/model"),
-            openai("tls", "https://box/v1"),
+            openai("odd", "ftp://box/v1"),
             openai("good", "http://127.0.0.1:1/v1"),
             ollama("ollama-1", "http://127.0.0.1:1/"),
             ollama("ollama-2", "box:11434"),
@@ -297,7 +320,7 @@ mod tests {
             );
         }
         assert!(set.find("cli-3").unwrap().native().is_some());
-        assert!(matches!(&set.find("tls").unwrap().kind, Kind::Unusable(why) if why.contains("http://")));
+        assert!(matches!(&set.find("odd").unwrap().kind, Kind::Unusable(why) if why.contains("http://")));
         assert!(
             matches!(&set.find("ollama-2").unwrap().kind, Kind::Unusable(why) if why.contains("http://"))
         );

@@ -143,7 +143,7 @@ async fn reason(provider: &Provider, adapter: &Adapter, target: &str) -> Reason 
     let Some(_place) = provider.probes.enter() else { return Reason::Crowded };
     let asking = boxed(|| async {
         for question in &questions {
-            let answer = ask::ask(&provider.probes.pool, &provider.addresses, question).await;
+            let answer = ask::ask(provider, question).await;
             let found = judge::judge(question.proof, target, answer.as_ref().map_err(|fault| *fault));
             if found != Reason::Serves {
                 return found;

@@ -13,6 +13,7 @@ use dataplane::{
     mailbox::{self, Sender},
     relay::LinkLimits,
     shard::{Shard, ShardSpec, spawn_guarded},
+    tls::https::https_client_config,
 };
 use iop_node::{
     adapters::{Provider, addresses::AddressBook},
@@ -28,7 +29,7 @@ use proto::message::{
     AdapterConfig, AdapterSettings, Header, NodeConfigPayload, OllamaConfig, OpenAiCompatConfig, Operation,
     ProfileOperation, ProtocolProfile, ProviderConfig, RunRequest, StreamNo, TunnelRequest,
 };
-use rustls::ClientConfig;
+use rustls::{ClientConfig, RootCertStore, time_provider::DefaultTimeProvider};
 
 use super::PATIENCE;
 
@@ -41,6 +42,8 @@ pub struct Setup {
     pub grace: Duration,
     pub limits: LinkLimits,
     pub assembling_bytes_max: u64,
+    /// Who may sign the certificates of providers.
+    pub roots: RootCertStore,
 }
 
 impl Setup {
@@ -53,6 +56,7 @@ impl Setup {
             grace: Duration::from_secs(30),
             limits: Context::link_limits(),
             assembling_bytes_max: 64 * 1024 * 1024,
+            roots: RootCertStore::empty(),
         }
     }
 }
@@ -81,7 +85,9 @@ impl Node {
         let shard = Shard::start(spec, move || async move {
             let [edge_names, provider_names] = names.map(|seed| seed.unwrap().open().unwrap());
             let metrics = Rc::new(shown);
-            let provider = Provider::new(AddressBook::new(provider_names), Rc::clone(&metrics));
+            let provider_tls =
+                https_client_config(Arc::new(setup.roots), Arc::new(DefaultTimeProvider)).unwrap();
+            let provider = Provider::new(AddressBook::new(provider_names), provider_tls, Rc::clone(&metrics));
             let edge = EdgeTarget {
                 host: setup.edge.ip().to_string(),
                 port: setup.edge.port(),

@@ -3,8 +3,9 @@
 use std::{cell::RefCell, future::Future, io, rc::Rc};
 
 use bytes::BytesMut;
+use futures::future::Either;
 
-use super::custody::Custody;
+use super::{custody::Custody, secure::Secure};
 use crate::{
     http::pool::{Counters, Key},
     net::Stream,
@@ -16,30 +17,36 @@ pub(crate) const RECEIVE_MAX: usize = 64 * 1024;
 /// a piece that waits somewhere pins at most twice its length.
 const KEEP_MIN: usize = RECEIVE_MAX / 2;
 
-/// Where the bytes go. TLS to providers will be its second variant; nothing else in the client knows.
+/// Where the bytes go; nothing else in the client knows.
 #[derive(Debug)]
 pub(crate) enum Wire {
     /// TCP as it is (`http://`).
     Plain(Stream),
+    /// TLS (`https://`).
+    Secure(Secure),
 }
 
 impl Wire {
     pub(super) async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.readable().await,
+            Self::Secure(secure) => secure.readable().await,
         }
     }
 
     /// As [`Stream::watch`].
     pub(super) fn watch(&self) -> impl Future<Output = io::Result<()>> + use<> {
         match self {
-            Self::Plain(stream) => stream.watch(),
+            Self::Plain(stream) => Either::Left(stream.watch()),
+            Self::Secure(secure) => Either::Right(secure.watch()),
         }
     }
 
+    /// As [`Stream::try_read`]; TLS does not keep to `max`, which is for no more than not to take what nobody wants yet.
     pub(super) fn try_read(&self, buffer: &mut BytesMut, max: usize) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(stream) => stream.try_read(buffer, max),
+            Self::Secure(secure) => secure.try_read(buffer),
         }
     }
 
@@ -47,6 +54,7 @@ impl Wire {
     pub(super) fn shutdown_write(&self) {
         match self {
             Self::Plain(stream) => stream.shutdown_write(),
+            Self::Secure(secure) => secure.shutdown_write(),
         }
     }
 
@@ -54,6 +62,7 @@ impl Wire {
     pub(super) fn unread(&self) -> usize {
         match self {
             Self::Plain(stream) => stream.unread(),
+            Self::Secure(secure) => secure.unread(),
         }
     }
 
@@ -61,6 +70,7 @@ impl Wire {
     pub(super) fn reset_on_close(&self) {
         match self {
             Self::Plain(stream) => stream.reset_on_close(),
+            Self::Secure(secure) => secure.reset_on_close(),
         }
     }
 
@@ -68,6 +78,7 @@ impl Wire {
     fn share(&self) -> Self {
         match self {
             Self::Plain(stream) => Self::Plain(stream.share()),
+            Self::Secure(secure) => Self::Secure(secure.clone()),
         }
     }
 
@@ -75,6 +86,7 @@ impl Wire {
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(stream) => stream.try_write(bytes),
+            Self::Secure(secure) => secure.try_write(bytes),
         }
     }
 
@@ -82,6 +94,7 @@ impl Wire {
     pub(super) async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.writable().await,
+            Self::Secure(secure) => secure.writable().await,
         }
     }
 }
@@ -95,6 +108,8 @@ pub(super) enum Received {
     Nothing,
     /// The end of the stream.
     End,
+    /// Its end without TLS's close_notify: whatever had come by then may have been more.
+    Cut,
 }
 
 /// Counts a connection as open for as long as it exists. Clones count once.
@@ -147,9 +162,10 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(wire: Wire, key: Key, counters: Rc<Counters>) -> Self {
+    /// `early` is what the server has said already.
+    pub(crate) fn new(wire: Wire, early: BytesMut, key: Key, counters: Rc<Counters>) -> Self {
         let open = OpenConnection::new(Rc::clone(&counters));
-        Self { wire, buffer: BytesMut::new(), key, drained: false, serving: Serving::Nothing, open, counters }
+        Self { wire, buffer: early, key, drained: false, serving: Serving::Nothing, open, counters }
     }
 
     /// A request begins; dropped from now on the connection is no longer the caller's alone.
@@ -176,9 +192,14 @@ impl Conn {
         }
         let mut scratch = scratch.borrow_mut();
         scratch.clear();
-        let Some(n) = self.wire.try_read(&mut scratch, RECEIVE_MAX)? else {
-            self.drained = true;
-            return Ok(Received::Nothing);
+        let n = match self.wire.try_read(&mut scratch, RECEIVE_MAX) {
+            Ok(Some(n)) => n,
+            Ok(None) => {
+                self.drained = true;
+                return Ok(Received::Nothing);
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Received::Cut),
+            Err(error) => return Err(error),
         };
         if n == 0 {
             return Ok(Received::End);

@@ -1,7 +1,7 @@
 //! What becomes of a connection whose request is given up: dropped at whatever point it is, the request leaves it in the
 //! custody of its caller, who can wait for the provider's return.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, io, rc::Rc};
 
 use bytes::BytesMut;
 
@@ -88,6 +88,8 @@ impl Abandoned {
         scratch.clear();
         match self.wire.try_read(&mut scratch, RECEIVE_MAX) {
             Ok(None) => None,
+            // What breaks TLS is sent by somebody who goes on sending.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Some(Heard::Bytes(usize::MAX)),
             Ok(Some(0)) | Err(_) => Some(Heard::End),
             Ok(Some(bytes)) => Some(Heard::Bytes(bytes)),
         }

@@ -7,14 +7,43 @@ use proto::message::ErrorKind;
 use crate::{
     http::h1::{body::BodyFault, encode::EncodeFault, parse::HeadFault},
     net::{DialError, WriteFault},
+    tls::https::TlsError,
 };
+
+/// Why there is no connection to a provider.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// TCP.
+    #[error(transparent)]
+    Tcp(#[from] DialError),
+    /// TLS over it.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl ConnectError {
+    /// Every [`label`](Self::label) of TCP, for registering counters; those of TLS are [`Trouble::LABELS`].
+    ///
+    /// [`Trouble::LABELS`]: crate::tls::https::Trouble::LABELS
+    pub const TCP_LABELS: [&'static str; 2] = ["timed_out", "refused"];
+
+    /// The word for logs and metrics.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Tcp(DialError::TimedOut(_)) => "timed_out",
+            Self::Tcp(DialError::Io(..)) => "refused",
+            Self::Tls(error) => error.trouble.label(),
+        }
+    }
+}
 
 /// Why there is no whole answer. The connection is closed after any of these.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No connection.
     #[error("no connection to the provider")]
-    Connect(#[from] DialError),
+    Connect(#[from] ConnectError),
     /// The request could not be written, and no answer had come.
     #[error("the request could not be sent")]
     Write(#[from] WriteFault),

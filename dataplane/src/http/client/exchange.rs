@@ -90,7 +90,7 @@ impl Exchange {
                     Ok(Received::Data) => {}
                     Ok(Received::Nothing) => return None,
                     Ok(Received::End) if self.decoder.finish_at_eof().is_ok() => self.close(),
-                    Ok(Received::End) => return Some(self.fail(ClientError::Truncated)),
+                    Ok(Received::End | Received::Cut) => return Some(self.fail(ClientError::Truncated)),
                     Err(error) => return Some(self.fail(ClientError::ConnectionReset(error))),
                 },
                 Err(fault) => return Some(self.fail(fault.into())),

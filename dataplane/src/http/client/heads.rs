@@ -41,8 +41,8 @@ impl<'a> Heads<'a> {
             match conn.receive(self.scratch).map_err(ClientError::ConnectionReset)? {
                 Received::Data => self.heard = true,
                 Received::Nothing => return Ok(None),
-                Received::End if self.heard => return Err(ClientError::Truncated),
-                Received::End => return Err(ClientError::NoAnswer),
+                Received::End | Received::Cut if self.heard => return Err(ClientError::Truncated),
+                Received::End | Received::Cut => return Err(ClientError::NoAnswer),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The HTTP/1.1 client of the Node: one request and its answer on one connection (RFC 9112).
+//! The HTTP/1.1 client of the Node: one request and its answer on one connection (RFC 9112), under TLS where the key says so.
 //!
 //! [`Pool::send`] writes a request and gives the [`Exchange`] whose head has come. The caller takes the body with
 //! [`Exchange::next`] and [`Exchange::try_next`]. Dropping either early is how a request is cancelled (security.md row 23): the
@@ -10,6 +10,7 @@ mod custody;
 mod error;
 mod exchange;
 mod heads;
+mod secure;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -20,8 +21,10 @@ use bytes::Bytes;
 
 pub(super) use conn::{Conn, RECEIVE_MAX, Wire};
 pub use custody::{Abandoned, Custody};
-pub use error::ClientError;
+pub use error::{ClientError, ConnectError};
 pub use exchange::Exchange;
+pub use secure::Tls;
+pub(super) use secure::connect as connect_secure;
 
 use super::{
     h1::{

@@ -488,13 +488,4 @@ nodes:
         let report = report(&off.replace(from, to));
         assert!(report.ends_with("this key belongs to providers of type cli or ollama"), "{report}");
     }
-    // Plain HTTP only, so far: own URL, overlay, or the default of a built-in profile.
-    for text in [
-        with_provider("base_url: https://h/v1"),
-        with_provider("profile: openai"),
-        format!("protocol_profiles:\n  p: {{ base: vllm, base_url: https://h }}\n{SMALL}"),
-    ] {
-        let report = report(&text);
-        assert!(report.contains("https:// to a provider is not available in this release"), "{report}");
-    }
 }

@@ -4,14 +4,13 @@
 //! any byte of an answer (TUN-7). Dropping the future at any point is how a run is stopped: the connection of a request that
 //! the provider may be at work on is left in the run's custody then, and any other is closed.
 
-use std::{net::SocketAddr, rc::Rc};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use dataplane::{
     http::{
         client::{ClientError, Custody, Exchange, Outgoing},
         head::Headers,
-        pool::Key,
     },
     local::Signal,
     shard::boxed,
@@ -78,9 +77,6 @@ impl Downstream<'_> {
     }
 }
 
-/// Requests without a credential of their own; the only ones of this release.
-const NO_CREDENTIAL: u64 = 0;
-
 /// Sends the request and passes the answer on, up to its proper end.
 ///
 /// # Errors
@@ -136,13 +132,13 @@ pub(in crate::adapters) async fn send(
     let origin = &endpoint.origin;
     let outgoing =
         Outgoing { method: &endpoint.method, target: &endpoint.target, headers: fields, body: body.clone() };
-    let key = |address| Key { address, authority: Rc::clone(&endpoint.authority), credential: NO_CREDENTIAL };
+    let key = |address| provider.key(origin, &endpoint.authority, address);
     let mut tried: Vec<SocketAddr> = Vec::new();
     let mut last = None;
     if let Some(address) = provider.addresses.preferred(origin) {
         match provider.pool.send(&key(address), &outgoing, custody).await {
             Err(error @ ClientError::Connect(_)) => {
-                last = Some(failed(error));
+                last = Some(not_connected(provider, error));
                 tried.push(address);
             }
             sent => return sent.map_err(failed),
@@ -163,7 +159,7 @@ pub(in crate::adapters) async fn send(
                     return Ok(exchange);
                 }
                 Err(error @ ClientError::Connect(_)) => {
-                    last = Some(failed(error));
+                    last = Some(not_connected(provider, error));
                     tried.push(address);
                 }
                 Err(error) => return Err(failed(error)),
@@ -176,6 +172,13 @@ pub(in crate::adapters) async fn send(
 fn forget(provider: &Provider, origin: &Origin) {
     tracing::debug!(host = origin.host, port = origin.port, "provider not reachable");
     provider.addresses.forget(origin);
+}
+
+fn not_connected(provider: &Provider, error: ClientError) -> Failed {
+    if let ClientError::Connect(error) = &error {
+        provider.metrics.note_failed_connect(error);
+    }
+    failed(error)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -255,7 +255,7 @@ fn what_is_not_http_is_refused() {
 fn a_provider_that_is_not_there_is_a_connect_error() {
     on_both_drivers(async || {
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let key = Key { address, authority: "nobody.test".into(), credential: 0 };
+        let key = Key { address, authority: "nobody.test".into(), credential: 0, tls: None };
         let error = call(&pool(), &key).await.unwrap_err();
         assert!(matches!(error, ClientError::Connect(_)));
         assert_eq!(error.kind(), ErrorKind::Connect);

@@ -3,5 +3,6 @@
 mod cancel;
 mod framing;
 mod reuse;
+mod secure;
 mod server;
 mod upload;

@@ -113,6 +113,21 @@ impl Peer {
         let _gone = self.stream.write_all(bytes.as_ref());
     }
 
+    /// The socket, for whoever speaks something else on it.
+    pub(super) fn socket(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
+    /// Counts a request that was read past this type.
+    pub(super) fn count_request(&self) {
+        self.seen.requests.fetch_add(1, SeqCst);
+    }
+
+    /// Counts an end that was noticed past this type.
+    pub(super) fn count_closed(&self) {
+        self.seen.closed.fetch_add(1, SeqCst);
+    }
+
     /// Waits until the client closes, whatever else it sends.
     pub(super) fn wait_closed(&mut self) {
         while self.more() > 0 {
@@ -213,7 +228,7 @@ impl Server {
     }
 
     pub(super) fn key_with(&self, credential: u64) -> Key {
-        Key { address: self.address, authority: Rc::from("provider.test"), credential }
+        Key { address: self.address, authority: Rc::from("provider.test"), credential, tls: None }
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -268,7 +283,16 @@ pub(super) async fn rest(exchange: &mut Exchange) -> Result<Bytes, ClientError> 
 
 /// Status and body of a POST.
 pub(super) async fn call(pool: &Pool, key: &Key) -> Result<(u16, Bytes), ClientError> {
-    let mut exchange = post(pool, key, "{}").await?;
+    call_with(pool, key, "{}").await
+}
+
+/// Status and body of a POST with `body`.
+pub(super) async fn call_with(
+    pool: &Pool,
+    key: &Key,
+    body: impl Into<Bytes>,
+) -> Result<(u16, Bytes), ClientError> {
+    let mut exchange = post(pool, key, body).await?;
     let body = rest(&mut exchange).await?;
     Ok((exchange.head.status, body))
 }
