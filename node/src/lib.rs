@@ -4,6 +4,7 @@
 //!   boot ─▶ shard ─▶ daemon ─▶ supervisor (pure)         when to dial, wait, give up
 //!                      └▶ session ─▶ registration (pure)  from connected to ready
 //!                            └▶ core ─▶ run::tunnel ─▶ adapters::openai_compat ─▶ provider
+//!                                    or run::normalized ─▶ adapters::native ─▶ backend
 //!                                          └▶ terminal    one END or ERROR, whatever happens
 //! ```
 //!

@@ -155,6 +155,10 @@ impl<'a> Output<'a> {
     fn flush(&mut self) -> Result<(), Failed> {
         while !self.waiting.is_empty() {
             let room = self.terminal.sendable().min(self.event_max);
+            if room == 0 {
+                // A usage costs nothing, and yet there may be no place for it.
+                break;
+            }
             let Some(event) = self.waiting.pop(room) else { break };
             self.terminal.event(event, BTreeMap::new())?;
         }

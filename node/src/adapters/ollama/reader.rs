@@ -274,6 +274,8 @@ fn reason(told: String, called: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// As Ollama 0.9 to 0.13 write it; the shape is from its documentation, the words are ours.
@@ -459,5 +461,31 @@ mod tests {
         let stream = "{\"done\":true}\n{\"message\":{\"content\":\"late\"}}\nrubbish";
         let (said, result) = read(&[stream.as_bytes(), b"more"]);
         assert_eq!((said.as_str(), result.is_ok()), ("", true));
+    }
+
+    proptest! {
+        // req: RUN-1
+        #[test]
+        fn no_bytes_do_harm_and_cuts_change_nothing(
+            lines in prop::collection::vec(
+                prop_oneof![
+                    Just("{\"message\":{\"content\":\"a\u{e9}\"}}".to_owned()),
+                    Just("{\"message\":{\"thinking\":\"b\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}}".to_owned()),
+                    Just("{\"done\":true}".to_owned()),
+                    Just("{\"error\":null}".to_owned()),
+                    "[ -~]{0,20}",
+                ],
+                0..6,
+            ),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        ) {
+            let stream = lines.join("\n");
+            let bytes = stream.as_bytes();
+            let mut at: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            at.extend([0, bytes.len()]);
+            at.sort_unstable();
+            let pieces: Vec<_> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(&pieces), read(&[bytes]));
+        }
     }
 }
