@@ -7,6 +7,7 @@
 //! | [`judge`] | a machine with both beside it, step by step |
 //! | [`world`] | the same with a clock for tests, and configurations written as text |
 //! | [`simulation`] | Nodes, links, providers, clients and the Edge's shards around it; a seed decides everything |
+//! | [`watchdog`] | the Node's watchdog in a world of its own |
 //! | [`run`] | many seeds on several threads |
 //! | [`trace`], [`dump`] | inputs that broke a check, made short, and as files |
 
@@ -21,6 +22,8 @@ pub mod run;
 #[cfg(feature = "worlds")]
 pub mod simulation;
 pub mod trace;
+#[cfg(feature = "worlds")]
+pub mod watchdog;
 pub mod world;
 
 pub use oracle::Oracle;

@@ -7,11 +7,13 @@ use iop_sim::{
     dump,
     judge::Depth,
     run::{self, Found, Plan, Report},
-    trace,
+    trace, watchdog,
 };
 
-const USAGE: &str =
-    "iop-sim [SEED] [--events N] [--jobs N] [--one] [--replay FILE] [--out FILE] [--shrink SECONDS]";
+const USAGE: &str = "iop-sim [SEED] [--events N] [--jobs N] [--watchdogs] [--one] [--replay FILE] [--out FILE] [--shrink SECONDS]";
+
+/// One in so many events is one of the Node's watchdogs.
+const WATCHDOGS: u64 = 10;
 
 /// Seconds for which a failing list is made shorter.
 const MINIMISE: u64 = 120;
@@ -22,6 +24,8 @@ struct Options {
     jobs: usize,
     /// SEED is that of one run, as a failure prints it.
     one: bool,
+    /// The Node's watchdogs alone.
+    watchdogs: bool,
     replay: Option<PathBuf>,
     out: PathBuf,
     shrink: Duration,
@@ -46,6 +50,18 @@ fn main() -> ExitCode {
         };
     }
     let seed = options.seed.unwrap_or_else(random_seed);
+    if options.one && options.watchdogs {
+        return match watchdog::one(seed, run::length(seed)) {
+            Ok(done) => {
+                println!("run {seed}: {} events checked, digest {:016x}", done.steps, done.digest);
+                ExitCode::SUCCESS
+            }
+            Err(failure) => {
+                println!("step {}: {}", failure.steps, failure.broken);
+                ExitCode::FAILURE
+            }
+        };
+    }
     if options.one {
         let (ended, _) = run::one(seed, run::length(seed), false);
         return match ended {
@@ -63,18 +79,23 @@ fn main() -> ExitCode {
         };
     }
     println!("seed {seed}, {} events, {} jobs, commit {}", options.events, options.jobs, commit());
-    let plan = Plan { seed, events: options.events, jobs: options.jobs };
+    let share = if options.watchdogs { options.events } else { options.events / WATCHDOGS };
+    let plan = Plan { seed, events: options.events - share, jobs: options.jobs };
     let report = run::many(&plan, |events, took| {
         eprintln!("{events} events checked, {:.0} events/s", events as f64 / took.as_secs_f64());
     });
     print_report(&report, options.jobs);
-    match &report.found {
-        None => ExitCode::SUCCESS,
-        Some(found) => {
-            report_failure(found, &options);
-            ExitCode::FAILURE
-        }
+    if let Some(found) = &report.found {
+        report_failure(found, &options);
+        return ExitCode::FAILURE;
     }
+    println!("and the watchdogs of Nodes:");
+    let report = watchdog::many(&Plan { events: share, ..plan });
+    print_report(&report, options.jobs);
+    let Some(Found { seed, failure, .. }) = &report.found else { return ExitCode::SUCCESS };
+    println!("\nrun {seed} of commit {} broke a check at its event {}:", commit(), failure.steps);
+    println!("  {}\nagain: cargo xtask sim {seed} --watchdogs --one", failure.broken);
+    ExitCode::FAILURE
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
@@ -84,6 +105,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         events: 10_000_000,
         jobs,
         one: false,
+        watchdogs: false,
         replay: None,
         out: PathBuf::from("target/sim-failure.jsonl"),
         shrink: Duration::from_secs(MINIMISE),
@@ -97,6 +119,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--jobs" => options.jobs = number(value()?)? as usize,
             "--shrink" => options.shrink = Duration::from_secs(number(value()?)?),
             "--one" => options.one = true,
+            "--watchdogs" => options.watchdogs = true,
             "--replay" => options.replay = Some(value()?.into()),
             "--out" => options.out = value()?.into(),
             _ => options.seed = Some(number(arg)?),

@@ -10,8 +10,9 @@ use control::fault::{self, Fault};
 use iop_sim::{
     dump,
     run::{self, Found, Plan},
-    trace,
+    trace, watchdog,
 };
+use node::fault as watchdogs;
 
 /// Events within which each must be found.
 const WITHIN: u64 = 1_000_000;
@@ -56,4 +57,27 @@ fn shorten(fault: Fault, found: &Found, to: &Path) -> String {
     let Some(shortest) = shortest else { return String::new() };
     dump::write(&to.join(format!("{fault:?}.jsonl")), &shortest, "planted").unwrap();
     shortest.steps.len().to_string()
+}
+
+/// The same of the Node's watchdog, whose faults are a set of their own.
+#[test]
+fn every_planted_fault_of_the_watchdog_is_found() {
+    let (mut missed, mut table) = (Vec::new(), String::new());
+    for &fault in watchdogs::Fault::ALL {
+        watchdogs::plant(Some(fault));
+        let report = watchdog::many(&Plan { seed: 1, events: WITHIN, jobs: 1 });
+        watchdogs::plant(None);
+        let (name, what) = (format!("{fault:?}"), fault.what());
+        match report.found {
+            Some(Found { events, failure, .. }) => {
+                table += &format!("{name:26} {events:>8}  {:18} {what}\n", failure.broken.check);
+            }
+            None => {
+                table += &format!("{name:26} {:>8}  {:18} {what}\n", "-", "not found");
+                missed.push(fault);
+            }
+        }
+    }
+    println!("{:26} {:>8}  first check\n{table}", "fault", "events");
+    assert!(missed.is_empty(), "not found within {WITHIN} events: {missed:?}");
 }

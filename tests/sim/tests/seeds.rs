@@ -7,7 +7,7 @@ use iop_sim::{
     judge::Depth,
     run,
     simulation::Simulation,
-    trace,
+    trace, watchdog,
 };
 
 fn directory() -> PathBuf {
@@ -71,4 +71,15 @@ fn the_worlds_reach_everything_that_the_machine_counts() {
     assert!(report.found.is_none(), "{:?}", report.found);
     let never: Vec<_> = report.seen.iter().filter(|(_, count)| *count == 0).collect();
     assert!(never.is_empty(), "never seen: {never:?}");
+}
+
+// req: STL-3, STL-4, STL-7, STL-8, STL-9, PRE-1, PRE-2, PRE-3
+#[test]
+fn watchdogs_keep_every_check_and_reach_everything_and_the_same_seed_gives_the_same_twice() {
+    let report = watchdog::many(&run::Plan { seed: 3, events: 400_000, jobs: 2 });
+    assert!(report.found.is_none(), "{:?}", report.found);
+    let never: Vec<_> = report.seen.iter().filter(|(_, count)| *count == 0).collect();
+    assert!(never.is_empty(), "never seen: {never:?}");
+    let digest = || watchdog::one(11, 10_000).unwrap().digest;
+    assert_eq!(digest(), digest());
 }

@@ -43,6 +43,7 @@ pub fn run() -> anyhow::Result<()> {
         &[
             "clippy",
             "-p=iop-control",
+            "-p=iop-node",
             "-p=iop-sim",
             "--all-targets",
             "--features=iop-sim/planted-faults",

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: the decision machine in simulated worlds, every step checked.
+//! `cargo xtask sim`: the decision machine and the watchdogs of Nodes in simulated worlds, every step checked.
 
 use crate::cmd;
 
@@ -16,6 +16,9 @@ pub struct Options {
     /// SEED is that of a single run, as a failure prints it
     #[arg(long, requires = "seed")]
     one: bool,
+    /// The watchdogs of Nodes alone; otherwise they are a tenth of the events
+    #[arg(long)]
+    watchdogs: bool,
     /// Step through a list of inputs that a failure, or a running Edge, has written
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "one"])]
     replay: Option<String>,
@@ -47,6 +50,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     if options.one {
         args.push("--one");
+    }
+    if options.watchdogs {
+        args.push("--watchdogs");
     }
     if let Some(file) = &options.replay {
         args.extend(["--replay", file]);

@@ -54,7 +54,7 @@ impl Progress {
 
     /// Whether it starts the clock anew.
     #[must_use]
-    pub const fn counts(self) -> bool {
+    pub fn counts(self) -> bool {
         match self {
             Self::ResponseStart | Self::Usage => true,
             Self::Content(bytes) => bytes > 0 || planted!(EmptyIsProgress),

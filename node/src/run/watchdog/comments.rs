@@ -23,7 +23,7 @@ enum Line {
 }
 
 impl Line {
-    const fn of(first: u8) -> Self {
+    fn of(first: u8) -> Self {
         if first == b':' && !planted!(CommentIsProgress) { Self::Comment } else { Self::Field }
     }
 }
