@@ -131,6 +131,23 @@ def tool_loop_by_the_sdks_helper():
     expect_calls(calls_of_message(completion.choices[0].message), BOTH)
 
 
+def large_things():
+    for model, count, city in (("large-calls", 2, "x" * 100_000), ("many-calls", 40, "Paris")):
+        expected = [("get_weather", city)] * count
+        calls = calls_of(streamed(model, tools=TOOLS))
+        expect_calls(calls, expected)
+        whole_calls = calls_of_message(create(model, tools=TOOLS).choices[0].message)
+        expect_calls(whole_calls, expected)
+        if model == "large-calls":
+            assert json.loads(calls[0]["arguments"])["nested"] == {"list": [1, 2.5, None, 'ü"\\\n']}, calls[0]["arguments"][-60:]
+        # They come back as they were, in a request of some size.
+        back = conversation(calls, results=["18 °C"] * count)
+        assert text_of(streamed("tools", back, tools=TOOLS)).count("get_weather=18 °C; ") == count
+    for size in (60_000, 300_000, 3_000_000):
+        sent = "Grüße " * (size // 8)
+        assert create("plain", [{"role": "user", "content": sent}]).choices[0].message.content == "Hello 你好🌍!"
+
+
 def choices_about_tools():
     chunks = streamed("tools", tools=TOOLS, tool_choice="none")
     assert not calls_of(chunks) and text_of(chunks) == "Hello 你好🌍!", chunks
@@ -296,6 +313,7 @@ CHECKS = [
     tool_loop_streamed,
     tool_loop_whole,
     tool_loop_by_the_sdks_helper,
+    large_things,
     choices_about_tools,
     reasoning,
     schema,

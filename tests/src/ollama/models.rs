@@ -67,6 +67,8 @@ pub const MODELS: &[Model] = &[
             said(&["It ", "was ", "fine"], End::Error("an error was encountered while running the model"))
         },
     },
+    Model { name: "large-calls", capabilities: &["completion", "tools"], plays: calls_at_length },
+    Model { name: "many-calls", capabilities: &["completion", "tools"], plays: calls_often },
     Model {
         name: "endless",
         capabilities: &["completion"],
@@ -206,6 +208,28 @@ fn calls(chat: &Chat, id: fn(usize) -> String) -> Answer {
         lines.push(json!({ "role": "assistant", "content": "", "tool_calls": [call] }));
     }
     Answer::Lines(lines, End::Done("stop"))
+}
+
+/// Bytes of the only argument of a large call.
+pub const LARGE: usize = 100_000;
+/// Calls in one line.
+pub const MANY: usize = 40;
+
+fn calls_at_length(chat: &Chat) -> Answer {
+    let city = "x".repeat(LARGE);
+    calls_in(chat, 2, &json!({ "city": city, "nested": { "list": [1, 2.5, null, "ü\"\\\n"] } }))
+}
+
+fn calls_often(chat: &Chat) -> Answer {
+    calls_in(chat, MANY, &json!({ "city": "Paris" }))
+}
+
+/// So many calls of the first tool in one line.
+fn calls_in(chat: &Chat, count: usize, arguments: &Value) -> Answer {
+    let Some(tool) = chat.tools().first() else { return talks(chat) };
+    let call = |index| json!({ "function": { "index": index, "name": tool["function"]["name"], "arguments": arguments } });
+    let calls: Vec<_> = (0..count).map(call).collect();
+    Answer::Lines(vec![json!({ "role": "assistant", "content": "", "tool_calls": calls })], End::Done("stop"))
 }
 
 /// The first two tools, or the only one twice.
