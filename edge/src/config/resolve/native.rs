@@ -78,7 +78,7 @@ fn cli(context: &mut Context<'_>, typed: &typed::Provider, (at, path): (Place, &
     let key = |key: &str| format!("{path}.{key}");
     let command = typed.command.as_ref().filter(|key| !key.value.is_empty());
     let command = match command {
-        Some(command) => short(context, command, &key("command")),
+        Some(command) => program(context, command, &key("command")),
         None => {
             let at = typed.command.as_ref().map_or(at, |key| key.at);
             context.error(at, key("command"), "expected the program that answers, but the key is missing");
@@ -153,6 +153,16 @@ fn is_variable(name: &str) -> bool {
     (1..=256).contains(&name.len())
         && name.bytes().all(valid)
         && !name.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// The Node looks nothing up in a path and runs nothing of a directory that it happens to be in (FRB-3).
+fn program(context: &mut Context<'_>, key: &Typed<String>, path: &str) -> Option<String> {
+    let command = short(context, key, path)?;
+    if !command.starts_with('/') {
+        context.error(key.at, path, "expected an absolute path on the Node, such as /usr/local/bin/llm");
+        return None;
+    }
+    Some(command)
 }
 
 /// A text of a command line.

@@ -28,7 +28,7 @@ nodes:
     providers:
       - { id: vllm, type: vllm, category: local_inference, adapter: tunnel, models: [m] }
       - { id: ollama, type: ollama, category: local_inference, adapter: own, models: [m], context_size: 8192 }
-      - { id: cli, type: cli, category: cli, adapter: program, models: [m], command: llm, args: ["-m", "${HOST}"], env: { KEY: "${SECRET}" }, output_format: json }
+      - { id: cli, type: cli, category: cli, adapter: program, models: [m], command: /usr/bin/llm, args: ["-m", "${HOST}"], env: { KEY: "${SECRET}" }, output_format: json }
 "#;
 
 fn adapters(settings: &Settings) -> Vec<&AdapterSettings> {
@@ -74,7 +74,7 @@ fn one_model_mixes_providers_of_every_type_and_the_adapter_decides_the_path() {
     assert_eq!(
         adapters(&settings)[2],
         &AdapterSettings::Cli(CliConfig {
-            command: "llm".to_owned(),
+            command: "/usr/bin/llm".to_owned(),
             args: vec!["-m".to_owned(), "10.0.0.7".to_owned()],
             env: BTreeMap::from([("KEY".to_owned(), "hunter2".to_owned())]),
             mode: "stdin".to_owned(),
@@ -105,26 +105,36 @@ fn the_single_instance_of_earlier_files_is_one_without_settings_of_its_own() {
 #[test]
 fn what_makes_no_sense_is_refused_with_its_place() {
     for (from, to, part) in [
-        ("command: llm", "command: ''", "nodes[0].providers[2].command: expected the program"),
+        ("command: /usr/bin/llm", "command: ''", "nodes[0].providers[2].command: expected the program"),
+        ("command: /usr/bin/llm", "command: llm", "nodes[0].providers[2].command: expected an absolute path"),
         (
-            "command: llm",
-            "command: llm, resume_args: [\"-r\"]",
+            "command: /usr/bin/llm",
+            "command: ./llm",
+            "nodes[0].providers[2].command: expected an absolute path",
+        ),
+        (
+            "command: /usr/bin/llm",
+            "command: /usr/bin/llm, resume_args: [\"-r\"]",
             "nodes[0].providers[2].resume_args: expected none",
         ),
-        ("command: llm", "command: llm, mode: pty", "nodes[0].providers[2].mode: expected one of stdin"),
+        (
+            "command: /usr/bin/llm",
+            "command: /usr/bin/llm, mode: pty",
+            "nodes[0].providers[2].mode: expected one of stdin",
+        ),
         (
             "output_format: json",
             "output_format: xml",
             "nodes[0].providers[2].output_format: expected one of text, json, stream-json",
         ),
         (
-            "command: llm",
-            "command: llm, context_size: 5",
+            "command: /usr/bin/llm",
+            "command: /usr/bin/llm, context_size: 5",
             "nodes[0].providers[2].context_size: this key belongs",
         ),
         (
-            "command: llm",
-            "command: llm, base_url: 'http://h'",
+            "command: /usr/bin/llm",
+            "command: /usr/bin/llm, base_url: 'http://h'",
             "nodes[0].providers[2].base_url: this key belongs",
         ),
         ("KEY:", "'K-Y':", "nodes[0].providers[2].env.K-Y: expected the name of a variable"),

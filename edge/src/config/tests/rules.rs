@@ -264,7 +264,7 @@ fn category_cli_needs_an_adapter_of_type_cli() {
     );
     let cli = text
         .replace("type: openai_compat", "type: cli")
-        .replace("type: vllm", "type: cli\n        command: llm");
+        .replace("type: vllm", "type: cli\n        command: /usr/bin/llm");
     load(&cli).unwrap();
 }
 

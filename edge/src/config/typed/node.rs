@@ -217,7 +217,7 @@ section! {
         /// As for adapters; wins over theirs.
         #[schemars(extend("default" = {}))]
         pub headers: Opt<Entries<Typed<Secret>>>,
-        /// Program of type `cli`: runs once for each request, with the prompt on its standard input.
+        /// Program of type `cli`, an absolute path on the Node: runs once for each request, with the prompt on its standard input.
         #[schemars(extend("default" = ""))]
         pub command: Opt<String>,
         /// Its arguments, as they are: there is no shell.
