@@ -5,6 +5,7 @@ mod support;
 
 use std::{
     collections::BTreeMap,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -15,7 +16,7 @@ use dataplane::{
     relay::CloseReason,
 };
 use iop_node::{metrics::RunOutcome, run::pulse::TICK};
-use proto::message::{ErrorKind, RunEventKind, RunRequest, TunnelFrameKind, TunnelRequest};
+use proto::message::{ErrorKind, Header, RunEventKind, RunRequest, TunnelFrameKind, TunnelRequest};
 use support::{
     PATIENCE, QUIET,
     certs::Pki,
@@ -304,4 +305,63 @@ fn a_normalized_run_stalls_as_a_tunnel_does() {
     talker.join().unwrap();
     let line = "iop_node_response_stalls_total{execution=\"run\",fence=\"unconfirmed\"";
     assert!(node.metrics.text().lines().any(|found| found.starts_with(line) && found.ends_with(" 1")));
+}
+
+/// What was logged, by every Node of this process.
+#[derive(Clone, Default)]
+#[expect(clippy::disallowed_types, reason = "no shard waits for it but those of this test")]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// req: OBS-1, OBS-4, STL-5
+#[test]
+fn nothing_of_a_client_is_in_what_is_told_of_a_stall() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let (edge, node, provider) = ready(1);
+    let secret = |name: &str| Header::new(name, "sentinel-credential").unwrap();
+    let request = TunnelRequest {
+        run_id: "sentinel-run".to_owned(),
+        session_id: "sentinel-session".to_owned(),
+        metadata: BTreeMap::from([("sentinel-key".to_owned(), "sentinel-value".to_owned())]),
+        path: "/sentinel-path".to_owned(),
+        headers: vec![secret("x-client")],
+        provider_auth: Some(secret("authorization")),
+        ..stalling(1)
+    };
+    let body = Bytes::from_static(b"{\"sentinel-payload\":1}");
+    edge.open(TunnelRequest { body: body.clone(), body_bytes: body.len() as u64, ..request }, Bytes::new());
+    let mut call = provider.call();
+    assert_eq!(call.asked.field("authorization"), Some("sentinel-credential"), "it did arrive");
+    call.say(STREAM);
+    call.say(chunk("data: sentinel-answer\n\n"));
+    let probe = provider.call();
+    assert_eq!(probe.asked.field("authorization"), None, "a probe has nothing of a client");
+    healthy(probe);
+    drop(call.wait_for_close());
+    let error = edge.response(1).result.unwrap_err();
+    let (metrics, logged) = (node.metrics.text(), String::from_utf8(log.0.lock().unwrap().clone()).unwrap());
+    let lines: Vec<_> =
+        logged.lines().filter(|line| line.contains("node_response_stall_observation")).collect();
+    let words = ["execution=\"tunnel\"", "provider_health=\"available\"", "fence=\"confirmed\"", "idle_ms="];
+    assert!(lines.iter().any(|line| words.iter().all(|word| line.contains(word))), "{logged}");
+    for told in [&metrics, &logged, &format!("{error:?}")] {
+        assert!(!told.contains("sentinel"), "{told}");
+    }
+    let counted = "iop_node_response_stalls_total{execution=\"tunnel\",fence=\"confirmed\",provider_health=\"available\"} 1";
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+    let measured = "iop_node_response_stall_duration_seconds_count{execution=\"tunnel\",fence=\"confirmed\",provider_health=\"available\"} 1";
+    assert!(metrics.lines().any(|line| line == measured), "{metrics}");
 }
