@@ -5,7 +5,7 @@ mod support;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
@@ -307,14 +307,13 @@ fn a_normalized_run_stalls_as_a_tunnel_does() {
     assert!(node.metrics.text().lines().any(|found| found.starts_with(line) && found.ends_with(" 1")));
 }
 
-/// What was logged, by every Node of this process.
-#[derive(Clone, Default)]
-#[expect(clippy::disallowed_types, reason = "no shard waits for it but those of this test")]
-struct Log(Arc<Mutex<Vec<u8>>>);
+/// Where every Node of this process logs to.
+#[derive(Clone)]
+struct Log(mpsc::Sender<Vec<u8>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        let _test_over = self.0.send(bytes.to_vec());
         Ok(bytes.len())
     }
 
@@ -326,8 +325,8 @@ impl std::io::Write for Log {
 // req: OBS-1, OBS-4, STL-5
 #[test]
 fn nothing_of_a_client_is_in_what_is_told_of_a_stall() {
-    let log = Log::default();
-    let writer = log.clone();
+    let (sent, log) = mpsc::channel();
+    let writer = Log(sent);
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let (edge, node, provider) = ready(1);
@@ -352,7 +351,8 @@ fn nothing_of_a_client_is_in_what_is_told_of_a_stall() {
     healthy(probe);
     drop(call.wait_for_close());
     let error = edge.response(1).result.unwrap_err();
-    let (metrics, logged) = (node.metrics.text(), String::from_utf8(log.0.lock().unwrap().clone()).unwrap());
+    let metrics = node.metrics.text();
+    let logged = String::from_utf8(log.try_iter().flatten().collect()).unwrap();
     let lines: Vec<_> =
         logged.lines().filter(|line| line.contains("node_response_stall_observation")).collect();
     let words = ["execution=\"tunnel\"", "provider_health=\"available\"", "fence=\"confirmed\"", "idle_ms="];

@@ -70,6 +70,10 @@ fn holds_content(mut line: Line, mut piece: &[u8]) -> bool {
 }
 
 fn last_line(line: Line, piece: &[u8]) -> Line {
+    // As nearly every piece ends.
+    if let Some(b'\n' | b'\r') = piece.last() {
+        return Line::Start;
+    }
     let (line, last) = match memrchr2(b'\n', b'\r', piece) {
         Some(end) => (Line::Start, piece.get(end + 1..).unwrap_or_default()),
         None => (line, piece),
