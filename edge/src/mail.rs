@@ -10,7 +10,10 @@ use control::{
 use dataplane::http::body::Body;
 use proto::message::{ExecutionError, Header, RunEvent, RunRequest, TunnelRequest};
 
-use crate::lease::{Claim, Lease};
+use crate::{
+    dispatch::reading::Read,
+    lease::{Claim, Lease},
+};
 
 /// What the control thread receives: an input of the machine, and who asks where an answer has to go somewhere new.
 #[derive(Debug)]
@@ -68,6 +71,8 @@ pub enum ToShard {
     Release(ConnectionId, LeaseId, usize),
     /// From a connection's shard, for the request's shard: one frame of a run, and its number among those passed on.
     Frame(RequestId, LeaseId, u64, Frame),
+    /// From a thread that read the body of a request: its input, for this lease.
+    Input(RequestId, LeaseId, Read),
     /// From the watch of the list: these tokens are revoked.
     Revoked(Vec<Arc<str>>),
     /// The process drains: no new requests, streams may finish.

@@ -14,7 +14,7 @@ use dataplane::{
 use control::effect::{Grant, Refusal};
 use proto::message::{ExecutionError, RunEvent, RunEventKind};
 
-use crate::{lease::Lease, mail::Frame};
+use crate::{dispatch::reading::Read, lease::Lease, mail::Frame};
 
 /// Bits of a request number that count requests; the shard stands above them.
 const COUNTER_BITS: u32 = 48;
@@ -42,6 +42,8 @@ pub enum Event {
     Fenced(LeaseId),
     /// The run failed after the frames below this sequence.
     Failed(LeaseId, ExecutionError, u64),
+    /// The input that the body asks for, read for this lease.
+    Input(LeaseId, Read),
     /// A frame of the run and its sequence number.
     Frame(LeaseId, u64, Frame),
 }

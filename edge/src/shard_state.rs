@@ -207,6 +207,7 @@ impl ShardState {
             ToShard::Frame(request, lease, sequence, frame) => {
                 self.to_request(request, Event::Frame(lease, sequence, frame));
             }
+            ToShard::Input(request, lease, read) => self.to_request(request, Event::Input(lease, read)),
             ToShard::Registration(connection, outcome) => {
                 self.with_link(connection, |l| l.registration(outcome))
             }

@@ -19,6 +19,7 @@ mod ladder;
 mod matrix;
 mod mixed;
 mod nodes;
+mod normalized;
 mod ollama;
 mod overlay;
 mod overload;

@@ -62,6 +62,8 @@ pub struct EdgeYaml {
     pub limits: String,
     /// `provider_pool`, as flow YAML without braces.
     pub pool: String,
+    /// Further keys of `openai`, as lines of YAML that are indented by two.
+    pub openai: String,
     /// Members of `openai.model_routes`, each as flow YAML without braces.
     pub routes: Vec<String>,
     /// Providers, by Node in order of appearance.
@@ -85,6 +87,7 @@ impl EdgeYaml {
             cpus: Vec::new(),
             limits: String::new(),
             pool: String::new(),
+            openai: String::new(),
             routes: Vec::new(),
             providers: Vec::new(),
             models: Vec::new(),
@@ -115,7 +118,7 @@ impl EdgeYaml {
              listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\", admin_socket: {} }}\n\
              identity: {{ cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt }}\n\
              limits: {{ {} }}\nprovider_pool: {{ {} }}\n\
-             openai:\n  enabled: true\n  provider_id: test\n  model_routes: [{}]\n  principal_tokens:\n{tokens}",
+             openai:\n  enabled: true\n  provider_id: test\n{}  model_routes: [{}]\n  principal_tokens:\n{tokens}",
             self.shards,
             self.cpus,
             self.http,
@@ -123,6 +126,7 @@ impl EdgeYaml {
             quoted(&self.admin_socket),
             self.limits,
             self.pool,
+            self.openai,
             self.routes.iter().map(|route| format!("{{ {route} }}")).collect::<Vec<_>>().join(", ")
         );
         yaml.push_str("models:\n");

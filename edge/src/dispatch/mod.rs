@@ -5,6 +5,7 @@ mod downstream;
 mod json_end;
 mod keepalive;
 mod native;
+pub mod reading;
 pub mod session;
 #[cfg(test)]
 mod tests;

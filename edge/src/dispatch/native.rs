@@ -8,11 +8,11 @@ use dataplane::{clock, http::body::Body};
 use proto::{
     limits::SESSION_ID_BYTES_MAX,
     message::{Header, RunEvent, RunEventKind, RunRequest},
-    run_input::{RunInput, ToolChoice},
 };
 
 use super::{
     keepalive::{KeepAlive, Silence},
+    reading::Input,
     session::{Plan, whole_seconds},
 };
 use crate::{
@@ -20,7 +20,6 @@ use crate::{
     openai::normalized::{
         answer::{Answer, AnswerError, Asked, Piece},
         chat::{Chat, Shape},
-        input,
     },
     reply::Fault,
 };
@@ -48,28 +47,22 @@ pub(super) struct Prepared {
 }
 
 /// Makes a run of the request.
-///
-/// # Errors
-/// What the client must change.
-pub(super) fn prepare(plan: &Plan, grant: &Grant, openai: &OpenAi) -> Result<Prepared, Fault> {
-    let mut asked = input::read(&plan.body.joined())?;
-    input::apply(&plan.generation, &mut asked.input.options);
-    // Every number has been read from JSON, which has no other than finite ones.
-    let input = asked.input.to_json().map_err(|_| Fault::Internal)?;
+pub(super) fn prepare(plan: &Plan, grant: &Grant, openai: &OpenAi, input: Input) -> Prepared {
+    let Input { json, tools, single_call, include_usage, legacy_functions, metadata } = input;
     let id = plan.request_id.trim_start_matches("req_");
     let shape = Shape {
         id: format!("chatcmpl-{id}"),
         created: clock::unix_seconds(),
         model: plan.scan.model.as_str().into(),
         stream: plan.scan.stream,
-        include_usage: asked.include_usage,
-        legacy_functions: asked.legacy_functions,
+        include_usage,
+        legacy_functions,
     };
     let answer = Answer::new(Asked {
         request: Arc::clone(&plan.request_id),
         whole: !plan.scan.stream,
-        single_call: asked.input.single_tool_call,
-        tools: callable(&asked.input),
+        single_call,
+        tools,
     });
     let silence =
         shape.stream.then(|| Silence::new(openai.keepalive_comment, openai.keepalive_event, clock::now()));
@@ -83,18 +76,14 @@ pub(super) fn prepare(plan: &Plan, grant: &Grant, openai: &OpenAi) -> Result<Pre
         target: grant.target.to_string(),
         input: Bytes::new(),
         input_bytes: 0,
-        metadata: asked.metadata,
+        metadata,
         session_id: session_id(&plan.headers),
         timeout_sec: whole_seconds(grant.request_timeout),
         response_stall_timeout_ms: i64::try_from(grant.stall_timeout.as_millis()).unwrap_or(i64::MAX),
         window_bytes: 0,
         credential: None,
     };
-    Ok(Prepared {
-        native: Box::new(native),
-        request: Box::new(request),
-        input: Body::from(Bytes::from(input)),
-    })
+    Prepared { native: Box::new(native), request: Box::new(request), input: Body::from(json) }
 }
 
 impl Native {
@@ -149,12 +138,6 @@ impl Native {
             ],
         }
     }
-}
-
-/// The names of the functions that the model may call.
-fn callable(input: &RunInput) -> Vec<String> {
-    let list = if input.tool_choice == ToolChoice::None { &[][..] } else { &input.tools };
-    list.iter().map(|tool| tool.name.clone()).collect()
 }
 
 fn session_id(headers: &[Header]) -> String {

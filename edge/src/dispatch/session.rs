@@ -16,7 +16,7 @@ use bytes::Bytes;
 use control::{
     config::Capabilities,
     effect::Grant,
-    input::{Admit, ConnectionId, Input, LeaseId},
+    input::{self, Admit, ConnectionId, LeaseId},
 };
 use dataplane::{
     clock,
@@ -35,6 +35,7 @@ use super::{
     downstream::Downstream,
     keepalive::{COMMENT, KeepAlive},
     native::{self, Native, Prepared},
+    reading::{self, Input},
     wait::{Interrupted, Timer, Waits, Woken},
 };
 use crate::{
@@ -215,7 +216,10 @@ impl Session<'_> {
                     if self.run.is_none() {
                         // Nothing runs: what waits now has the queue's own time.
                         waits.timer = None;
-                    } else if self.attempt.dispatches() != before || waits.missed_pulse {
+                    } else if self.attempt.dispatches() != before
+                        || waits.missed_pulse
+                        || waits.timer.is_none()
+                    {
                         self.arm(waits);
                     }
                 }
@@ -317,6 +321,7 @@ impl Session<'_> {
                 None
             }
             Step::Dispatch(grant) => self.dispatch(grant).err().map(WayOut::Refuse),
+            Step::Input(read) => read.and_then(|input| self.run_input(*input)).err().map(WayOut::Refuse),
             Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
             // A Node that answers a run as if it were a tunnel.
             Step::Head { .. } if self.native.is_some() => Some(WayOut::Refuse(Fault::UpstreamProtocol)),
@@ -418,7 +423,8 @@ impl Session<'_> {
         }
     }
 
-    /// Sends the request out.
+    /// Sends the request out: as a tunnel or as a run, by the type of the adapter that was granted, which no client can choose
+    /// (POL-7). The input of a large run is read first, elsewhere.
     ///
     /// # Errors
     /// It cannot run on what was granted, and on nothing else of its kind.
@@ -426,9 +432,35 @@ impl Session<'_> {
         if grant.attempt == 1 {
             self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
         }
-        let (request, body) = self.message(&grant)?;
-        let Some(lease) = self.attempt.lease() else { return Ok(()) };
         panic_point!("edge.dispatch");
+        self.native = None;
+        if !self.shard.settings.is_native(&grant) {
+            let (tunnel, body) = (self.tunnel(&grant), self.body_for(&grant));
+            self.send(grant, RequestMessage::Tunnel(Box::new(tunnel)), body);
+            return Ok(());
+        }
+        let whose = (self.events.id, grant.lease);
+        let read = reading::begin(self.shard, whose, &self.plan.body, self.plan.generation);
+        // The client is told whose language it was, also where it goes no further.
+        self.grant = Some(grant);
+        read.map_or(Ok(()), |read| self.run_input(*read?))
+    }
+
+    /// Sends a native run out.
+    ///
+    /// # Errors
+    /// A defect: nothing is granted.
+    fn run_input(&mut self, input: Input) -> Result<(), Fault> {
+        let grant = self.grant.take().ok_or(Fault::Internal)?;
+        let openai = &self.shard.settings.openai;
+        let Prepared { native, request, input } = native::prepare(&self.plan, &grant, openai, input);
+        self.native = Some(native);
+        self.send(grant, RequestMessage::Run(request), input);
+        Ok(())
+    }
+
+    fn send(&mut self, grant: Box<Grant>, request: RequestMessage, body: Body) {
+        let Some(lease) = self.attempt.lease() else { return };
         let margin = self.shard.settings.openai.response_wait_margin;
         self.run = Some(Run {
             shard: Rc::clone(self.shard),
@@ -447,19 +479,6 @@ impl Session<'_> {
         };
         self.shard.to_connection(grant.connection, ToShard::Open(Box::new(open)));
         self.grant = Some(grant);
-        Ok(())
-    }
-
-    /// What the Node is asked: by the type of the adapter that was granted, which no client can choose (POL-7).
-    fn message(&mut self, grant: &Grant) -> Result<(RequestMessage, Body), Fault> {
-        if !self.shard.settings.is_native(grant) {
-            self.native = None;
-            return Ok((RequestMessage::Tunnel(Box::new(self.tunnel(grant))), self.body_for(grant)));
-        }
-        let Prepared { native, request, input } =
-            native::prepare(&self.plan, grant, &self.shard.settings.openai)?;
-        self.native = Some(native);
-        Ok((RequestMessage::Run(request), input))
     }
 
     /// The body as the chosen provider gets it.
@@ -550,7 +569,7 @@ impl Session<'_> {
             waits |= matches!(event, Event::Requeued(_));
         }
         if waits {
-            self.shard.input(Input::Withdraw { request: self.events.id });
+            self.shard.input(input::Input::Withdraw { request: self.events.id });
         }
     }
 

@@ -17,7 +17,8 @@ use proto::{
     frame::Decoder,
     message::{
         ErrorKind, ExecutionError, Header, Message, NodeReadyRequest, NodeReadyResponse, RegisterRequest,
-        RegisterResponse, StreamNo, TunnelFrame, TunnelFrameKind, TunnelRequest,
+        RegisterResponse, RunEvent, RunEventKind, RunRequest, StreamNo, TunnelFrame, TunnelFrameKind,
+        TunnelRequest,
     },
 };
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -190,6 +191,43 @@ impl FakeNode {
         }
     }
 
+    /// Waits for a normalized run and gives it; credit and cancels of other runs on the way are left out.
+    pub fn run_request(&mut self) -> anyhow::Result<RunRequest> {
+        loop {
+            match self.next()? {
+                Message::RunRequest(request) => return Ok(*request),
+                Message::Credit(_) | Message::Cancel(_) => {}
+                other => bail!("expected a run, got {}", other.name()),
+            }
+        }
+    }
+
+    /// Sends an event of a normalized run.
+    pub fn event(&mut self, stream: StreamNo, sequence: u64, kind: RunEventKind) -> anyhow::Result<()> {
+        self.event_with(stream, sequence, kind, &[])
+    }
+
+    /// The same with metadata.
+    pub fn event_with(
+        &mut self,
+        stream: StreamNo,
+        sequence: u64,
+        kind: RunEventKind,
+        metadata: &[(&str, &str)],
+    ) -> anyhow::Result<()> {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let metadata = metadata.iter().map(pair).collect();
+        let run_id = String::new();
+        self.send(&Message::RunEvent(RunEvent { stream, sequence, kind, run_id, metadata }))
+    }
+
+    /// Answers a run with this text, from sequence number 0.
+    pub fn say(&mut self, stream: StreamNo, text: &str) -> anyhow::Result<()> {
+        self.event(stream, 0, RunEventKind::Start)?;
+        self.event(stream, 1, said(text))?;
+        self.event(stream, 2, completed("stop"))
+    }
+
     /// Waits until the Edge has handled all that was sent so far: it answers a heartbeat behind it. What else it says
     /// meanwhile must be nothing.
     pub fn is_heard(&mut self) -> anyhow::Result<()> {
@@ -241,6 +279,16 @@ impl FakeNode {
             other => bail!("expected the answer to ready, got {}", other.name()),
         }
     }
+}
+
+/// A delta of the answer.
+pub fn said(text: &str) -> RunEventKind {
+    RunEventKind::Delta { text: text.to_owned(), reasoning: String::new() }
+}
+
+/// The end of a run of which nothing was counted.
+pub fn completed(reason: &str) -> RunEventKind {
+    RunEventKind::Complete { finish_reason: reason.to_owned(), usage: None }
 }
 
 /// RESPONSE_START with status 200.

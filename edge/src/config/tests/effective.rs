@@ -32,7 +32,7 @@ fn meaning(settings: &Settings) -> String {
 }
 
 /// Asserts that what is shown of `text` loads again, means the same, and is shown again as it is.
-fn comes_back(text: &str) -> String {
+pub(super) fn comes_back(text: &str) -> String {
     let shown = effective(text, &env);
     // What was masked is in the environment of whoever loads the result.
     let with_secrets =

@@ -185,6 +185,13 @@ fn what_makes_no_sense_is_refused_with_its_place() {
 }
 
 #[test]
+fn what_is_shown_of_a_mixed_pool_loads_again_and_means_the_same() {
+    let shown = effective::comes_back(MIXED);
+    // None of the keys that belong to other types is filled in with something that would be refused.
+    assert!(shown.contains("output_format: json") && shown.contains("context_size: 8192"), "{shown}");
+}
+
+#[test]
 fn the_shipped_example_of_a_mixed_pool_loads() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/edge-mixed.yaml");
     let text = std::fs::read_to_string(file).unwrap();

@@ -13,6 +13,7 @@
 use control::{effect::Grant, effect::Refusal, input::LeaseId};
 use proto::message::{ExecutionError, Header, RunEvent, RunEventKind};
 
+use super::reading::Read;
 use crate::{lease::Lease, mail::Frame, requests::Event};
 
 /// What the driver must do next.
@@ -22,6 +23,8 @@ pub(super) enum Step {
     Nothing,
     /// Send the request out under this grant.
     Dispatch(Box<Grant>),
+    /// The input of a native run is there: go on with what was granted.
+    Input(Read),
     /// Refuse the client.
     Refused(Refusal),
     /// The provider's status and headers.
@@ -101,6 +104,9 @@ impl Attempt {
             Event::Requeued(lease) => self.requeued(lease),
             Event::Fenced(lease) => self.fenced(lease),
             Event::Failed(lease, error, sequence) => self.failed(lease, error, sequence),
+            // Whether the lease may still be used is its claim's to say: one that was fenced meanwhile comes back unsent.
+            Event::Input(lease, read) if self.is_current(lease) => Step::Input(read),
+            Event::Input(..) => Step::Nothing,
             Event::Frame(lease, sequence, frame) => self.frame(lease, sequence, frame),
         }
     }
