@@ -1,6 +1,6 @@
 //! The only vocabulary between threads: what shards tell control, and what anyone tells a shard.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use control::{
     effect::{CloseReason, Grant, Probe, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
@@ -75,6 +75,10 @@ pub enum ToShard {
     Input(RequestId, LeaseId, Read),
     /// From the watch of the list: these tokens are revoked.
     Revoked(Vec<Arc<str>>),
+    /// From a shard that serves an operator: ask the Node, if its connection is here.
+    NodeQuestion(Box<NodeQuestion>),
+    /// The answer, for whoever asked with this token.
+    NodeTold(u64, Told),
     /// The process drains: no new requests, streams may finish.
     Drain,
     /// The grace is over: end what is left.
@@ -128,4 +132,38 @@ pub enum Frame {
     Run(Box<RunEvent>),
     /// The Node broke the frame order; the run is being cancelled.
     Violation,
+}
+
+/// An operator's query to a Node (CMD-1).
+#[derive(Debug)]
+pub struct NodeQuestion {
+    /// Echoed with the answer.
+    pub token: u64,
+    /// Shard that gets it.
+    pub from: usize,
+    /// Which Node.
+    pub node: Arc<str>,
+    /// Which command.
+    pub command: String,
+    /// Adapter instance.
+    pub adapter: String,
+    /// Target model.
+    pub target: String,
+    /// Further arguments.
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The Node's answer, or its words for why there is none.
+    Answer(Result<BTreeMap<String, String>, String>),
+    /// No ready connection of the Node is on this shard.
+    NotHere,
+    /// It gave way to newer questions to the same Node.
+    Busy,
+    /// Its connection ended first.
+    Lost,
+    /// Nothing came in time.
+    Late,
 }

@@ -40,6 +40,9 @@ enum Command {
     Config(ConfigCommand),
     /// Show what a running Edge does: Nodes, providers, slots, queue and leases.
     Status(admin::status::Command),
+    /// Ask a Node through a running Edge.
+    #[command(subcommand)]
+    Node(admin::node::Command),
     /// Make the certificates of Edge and Nodes.
     #[command(subcommand)]
     Pki(pki::Command),
@@ -132,6 +135,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
         },
         Command::Status(command) => admin::status::run(&command)?,
+        Command::Node(command) => admin::node::run(&command)?,
         Command::Pki(command) => pki::run(command)?,
         Command::Token(TokenCommand::New { token_ref, principal_ref }) => {
             let made = token::generate()?;

@@ -21,7 +21,7 @@ use dataplane::{
 use crate::{
     config::Settings,
     link::{self, NodeLink},
-    mail::{ToControl, ToShard},
+    mail::{NodeQuestion, ToControl, ToShard, Told},
     metrics::Metrics,
     ops::inputs,
     requests::{Event, Requests},
@@ -54,6 +54,8 @@ pub struct ShardState {
     pub permits: Permits,
     /// Waiters for snapshots, by token.
     pub inspections: RefCell<HashMap<u64, Rc<dataplane::local::Queue<Arc<control::effect::Snapshot>>>>>,
+    /// Who waits for a Node's answer, by token.
+    pub(crate) questions: RefCell<HashMap<u64, Rc<dataplane::local::Queue<Told>>>>,
     /// Who waits for the text of a dump.
     pub(crate) dump: RefCell<inputs::Awaited>,
     control: Sender<ToControl>,
@@ -99,6 +101,7 @@ impl ShardState {
             stopping: Latch::new(),
             permits,
             inspections: RefCell::default(),
+            questions: RefCell::default(),
             dump: RefCell::default(),
             control,
             shards,
@@ -113,6 +116,12 @@ impl ShardState {
         let count = self.next_connection.get();
         self.next_connection.set(count + 1);
         ConnectionId((self.index as u64) << COUNTER_BITS | count)
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shards.len()
     }
 
     /// Asks control for a slot.
@@ -228,6 +237,13 @@ impl ShardState {
             }
             ToShard::Dump(token, dump) => inputs::write(self, token, dump),
             ToShard::DumpText(token, text) => inputs::deliver(self, token, text),
+            ToShard::NodeQuestion(question) => self.ask_node(*question),
+            ToShard::NodeTold(token, told) => {
+                let waiter = self.questions.borrow().get(&token).map(Rc::clone);
+                if let Some(waiter) = waiter {
+                    waiter.push(told);
+                }
+            }
             ToShard::Drain => self.draining.close(),
             ToShard::Revoked(tokens) => tokens.iter().for_each(|token_ref| self.permits.revoke(token_ref)),
             ToShard::Stop => {
@@ -249,6 +265,23 @@ impl ShardState {
             Some(_) if !open.claim.revoke() => {}
             _ => self.input(Input::NotSent { lease: open.lease }),
         }
+    }
+
+    /// Passes a question on to the ready connection of its Node, if that is on this shard.
+    fn ask_node(self: &Rc<Self>, question: NodeQuestion) {
+        let (from, token) = (question.from, question.token);
+        let link =
+            self.links.borrow().values().find(|link| link.takes_questions(&question.node)).map(Rc::clone);
+        let is_here = link.is_some_and(|link| self.guarded(&link, |link| link.ask(question)));
+        if !is_here {
+            self.tell(from, token, Told::NotHere);
+        }
+    }
+
+    /// Answers a question of a shard.
+    pub(crate) fn tell(self: &Rc<Self>, shard: usize, token: u64, told: Told) {
+        self.post(shard, ToShard::NodeTold(token, told));
+        self.ring(shard);
     }
 
     fn with_link(&self, connection: ConnectionId, act: impl FnOnce(&NodeLink)) {

@@ -1,19 +1,21 @@
 //! What a Node counts. Every label has a closed set of values that is registered at the start, so that no peer can make a
 //! series and a series that is 0 is there to be seen.
 
+use std::time::Duration;
+
 use dataplane::{
     http::client::{ConnectError, abort::Return},
     shard::TaskStats,
     tls::https::Trouble,
 };
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
 use proto::message::ErrorKind;
 
 use crate::{
-    health::ProviderHealth,
+    health::{ProviderHealth, judge::Reason},
     run::{
         stall::{StallObserver, StallReport},
         terminal::Execution,
@@ -66,6 +68,9 @@ const STALL_LABELS: [&str; 3] = ["execution", "provider_health", "fence"];
 /// Seconds without progress at the claim: about the stall timeouts that make sense.
 const STALL_BUCKETS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 240.0, 305.0, 600.0, 1800.0];
 
+/// Seconds of a probe, which takes 5 at most.
+const PROBE_BUCKETS: [f64; 7] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0];
+
 /// The Node's counters; cloning shares them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -105,11 +110,35 @@ pub struct Metrics {
     failed_connects: IntCounterVec,
     /// Provider requests that were sent a second time, on a fresh connection (TUN-7).
     pub provider_retries: IntCounter,
+    probes: ProbeSeries,
     /// Accepts on the metrics endpoint that failed for want of descriptors or memory.
     pub accepts_exhausted: IntCounter,
     log_lines_lost: IntCounter,
     tasks: IntGauge,
     task_panics: IntGauge,
+}
+
+/// What tells of probes.
+#[derive(Clone, Debug)]
+struct ProbeSeries {
+    total: IntCounterVec,
+    duration: Histogram,
+}
+
+impl ProbeSeries {
+    fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let total = IntCounterVec::new(
+            Opts::new("iop_node_health_probes_total", "Probes of providers, by what they found and why."),
+            &["health", "reason"],
+        )?;
+        registry.register(Box::new(total.clone()))?;
+        let duration = Histogram::with_opts(
+            HistogramOpts::new("iop_node_health_probe_duration_seconds", "How long probes took.")
+                .buckets(PROBE_BUCKETS.to_vec()),
+        )?;
+        registry.register(Box::new(duration.clone()))?;
+        Ok(Self { total, duration })
+    }
 }
 
 impl Metrics {
@@ -202,6 +231,7 @@ impl Metrics {
                 "iop_node_provider_retries_total",
                 "Provider requests that were sent again on a fresh connection.",
             )?,
+            probes: ProbeSeries::register(&registry)?,
             accepts_exhausted: counter(
                 "iop_node_accepts_exhausted_total",
                 "Accepts that failed for want of descriptors or memory.",
@@ -223,6 +253,9 @@ impl Metrics {
         self.dials.with_label_values(&["ready"]);
         for failure in Failure::ALL {
             self.dials.with_label_values(&[failure.label()]);
+        }
+        for reason in Reason::ALL {
+            let _registered = self.probes_of(reason);
         }
         for returned in Return::ALL {
             self.aborts.with_label_values(&[returned.label()]);
@@ -268,6 +301,18 @@ impl Metrics {
         if execution == Execution::Run {
             self.normalized_runs.with_label_values(&[outcome.label()]).inc();
         }
+    }
+
+    /// Counts a probe.
+    pub fn note_probe(&self, reason: Reason, took: Duration) {
+        self.probes_of(reason).inc();
+        self.probes.duration.observe(took.as_secs_f64());
+    }
+
+    /// Probes that ended so.
+    #[must_use]
+    pub fn probes_of(&self, reason: Reason) -> IntCounter {
+        self.probes.total.with_label_values(&[reason.health().as_str(), reason.as_str()])
     }
 
     /// Counts the end of an abort.
@@ -391,6 +436,8 @@ mod tests {
             "iop_node_provider_read_bytes_total 0",
             "iop_node_stream_bytes_total{direction=\"response\"} 0",
             "iop_node_gate_busy_total 0",
+            "iop_node_health_probes_total{health=\"available\",reason=\"serves\"} 0",
+            "iop_node_health_probes_total{health=\"unknown\",reason=\"timed_out\"} 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }

@@ -22,7 +22,7 @@ use iop_node::{
     metrics::Metrics,
     resolve,
 };
-use proto::message::{AdapterSettings, NodeConfigPayload};
+use proto::message::{AdapterSettings, HealthCheck, NodeConfigPayload};
 use rustls::{RootCertStore, time_provider::DefaultTimeProvider};
 use support::{
     PATIENCE,
@@ -140,6 +140,44 @@ fn what_is_refused_redirected_broken_off_too_long_or_nothing_to_ask_is_unknown()
     let AdapterSettings::OpenAiCompat(settings) = &mut mute.adapters[0].settings else { unreachable!() };
     settings.profile.operations.remove(0);
     assert_eq!(Probing::start(mute, "qwen3").found().0, ProviderHealth::Unknown);
+    provider.is_quiet();
+}
+
+/// The same, where a path and one token are looked at as well.
+fn deep(provider: SocketAddr) -> NodeConfigPayload {
+    let mut config = config(provider, 1);
+    config.providers[0].health = HealthCheck { path: "/health".to_owned(), generation: true };
+    config
+}
+
+// req: STL-11
+#[test]
+fn a_list_and_a_path_that_answer_over_a_dead_engine_do_not_make_it_available() {
+    let provider = Provider::start();
+    let generated = r#"{"choices":[{"message":{"content":"p"}}]}"#;
+    for (status, body, expected) in [
+        ("200 OK", generated, ProviderHealth::Available),
+        ("500 Internal Server Error", "EngineDeadError", ProviderHealth::Unavailable),
+        ("200 OK", "{}", ProviderHealth::Unknown),
+    ] {
+        let probing = Probing::start(deep(provider.address), "qwen3");
+        closes(provider.call(), "200 OK", LIST);
+        let call = provider.call();
+        assert_eq!(call.asked.line(), "GET /health HTTP/1.1");
+        closes(call, "204 No Content", "");
+        let call = provider.call();
+        assert_eq!(call.asked.line(), "POST /v1/chat/completions HTTP/1.1");
+        assert_eq!(call.asked.field("x-static"), Some("configured"));
+        let asked: serde_json::Value = serde_json::from_slice(&call.asked.body).unwrap();
+        assert_eq!((&asked["model"], &asked["max_tokens"]), (&"qwen3".into(), &1.into()));
+        closes(call, status, body);
+        assert_eq!(probing.found().0, expected, "{status} {body}");
+    }
+    // What is known to be down is not asked any further.
+    let probing = Probing::start(deep(provider.address), "qwen3");
+    closes(provider.call(), "200 OK", LIST);
+    closes(provider.call(), "503 Service Unavailable", "");
+    assert_eq!(probing.found().0, ProviderHealth::Unavailable);
     provider.is_quiet();
 }
 

@@ -237,6 +237,17 @@ pub struct ProviderConfig {
     pub response_stall_timeout_ms: i64,
     /// Milliseconds; 0 = one hour.
     pub request_timeout_ms: i64,
+    /// What a probe looks at beside the list of models (STL-11).
+    pub health: HealthCheck,
+}
+
+/// What a probe of a provider looks at beside the list of models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Path on the provider's origin that must answer with a success; begins with `/`, or is empty for none.
+    pub path: String,
+    /// Whether one token is to be generated.
+    pub generation: bool,
 }
 
 /// Edge → Node: new configuration.

@@ -128,6 +128,10 @@ fn settings() -> impl Strategy<Value = AdapterSettings> {
     prop_oneof![openai, ollama, cli, "[A-Z]{1,8}".prop_map(AdapterSettings::Unknown)]
 }
 
+fn health() -> impl Strategy<Value = HealthCheck> {
+    (word(), any::<bool>()).prop_map(|(path, generation)| HealthCheck { path, generation })
+}
+
 fn config() -> impl Strategy<Value = NodeConfigPayload> {
     let adapters =
         btree_map("[a-z]{1,6}", (any::<bool>(), any::<u32>(), settings()), 0..4).prop_map(|adapters| {
@@ -135,12 +139,18 @@ fn config() -> impl Strategy<Value = NodeConfigPayload> {
                 |(name, (enabled, capacity, settings))| AdapterConfig { name, enabled, capacity, settings };
             adapters.into_iter().map(adapter).collect::<Vec<_>>()
         });
-    let provider =
-        (word(), word(), vec(word(), 0..3), any::<(bool, u32)>(), [0..=TIMEOUT_MS_MAX, 0..=TIMEOUT_MS_MAX]);
+    let provider = (
+        word(),
+        word(),
+        vec(word(), 0..3),
+        any::<(bool, u32)>(),
+        [0..=TIMEOUT_MS_MAX, 0..=TIMEOUT_MS_MAX],
+        health(),
+    );
     let providers = btree_map("[a-z]{1,6}", provider, 0..4).prop_map(|providers| {
-        let provider = |(id, (adapter, category, models, (enabled, capacity), timeouts)): (
+        let provider = |(id, (adapter, category, models, (enabled, capacity), timeouts, health)): (
             _,
-            (_, _, _, _, [i64; 2]),
+            (_, _, _, _, [i64; 2], _),
         )| {
             ProviderConfig {
                 id,
@@ -151,6 +161,7 @@ fn config() -> impl Strategy<Value = NodeConfigPayload> {
                 capacity,
                 response_stall_timeout_ms: timeouts[0],
                 request_timeout_ms: timeouts[1],
+                health,
             }
         };
         providers.into_iter().map(provider).collect::<Vec<_>>()

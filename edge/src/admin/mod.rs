@@ -3,6 +3,7 @@
 //! The socket's file is its only guard: mode 0600, so that nobody but the user the Edge runs as (and root) can open it.
 
 pub mod client;
+pub mod node;
 mod page;
 pub mod socket;
 pub mod status;

@@ -4,7 +4,7 @@
 use super::{
     error::Report,
     place::{Entries, Place, Typed},
-    typed::{EdgeFile, List, Opt, Provider, Switch},
+    typed::{EdgeFile, Opt, Switch},
 };
 
 /// A place that asks for a feature.
@@ -92,31 +92,6 @@ const TABLE: &[Unavailable] = &[
         instead: "take them away",
         asked: |file| in_profiles(file, "extensions", |profile| entries(&profile.extensions)),
     },
-    Unavailable {
-        feature: "a health check by path",
-        instead: "take it away",
-        asked: |file| {
-            in_providers(file, "health.path", |provider| {
-                let health = provider.health.as_ref()?;
-                health.value.path.as_ref().filter(|path| !path.value.is_empty()).map(|path| path.at)
-            })
-        },
-    },
-    Unavailable {
-        feature: "a health check by generation",
-        instead: "write `generation: false`",
-        asked: |file| {
-            in_providers(file, "health.generation", |provider| {
-                let health = provider.health.as_ref()?;
-                health
-                    .value
-                    .generation
-                    .as_ref()
-                    .filter(|generation| generation.value)
-                    .map(|generation| generation.at)
-            })
-        },
-    },
 ];
 
 /// Notes every key that asks for a feature that is not there yet.
@@ -149,10 +124,6 @@ fn entries<T>(mapping: &Opt<Entries<T>>) -> Option<Place> {
     mapping.as_ref().filter(|mapping| !mapping.value.0.is_empty()).map(|mapping| mapping.at)
 }
 
-fn listed<T>(list: &List<T>) -> impl Iterator<Item = (usize, &T)> {
-    list.iter().flat_map(|list| list.value.iter().map(|item| &item.value).enumerate())
-}
-
 fn in_profiles(file: &EdgeFile, key: &str, asked: fn(&super::typed::Profile) -> Option<Place>) -> Vec<Asked> {
     let profiles = file.protocol_profiles.iter().flat_map(|profiles| profiles.value.iter());
     profiles
@@ -160,14 +131,4 @@ fn in_profiles(file: &EdgeFile, key: &str, asked: fn(&super::typed::Profile) -> 
             Some((asked(&profile.value)?, format!("protocol_profiles.{}.{key}", name.value)))
         })
         .collect()
-}
-
-fn in_providers(file: &EdgeFile, key: &str, asked: fn(&Provider) -> Option<Place>) -> Vec<Asked> {
-    let mut all = Vec::new();
-    for (i, node) in listed(&file.nodes) {
-        for (j, provider) in listed(&node.providers) {
-            all.extend(asked(provider).map(|at| (at, format!("nodes[{i}].providers[{j}].{key}"))));
-        }
-    }
-    all
 }

@@ -31,6 +31,9 @@ pub enum UrlError {
     /// A space, a control or a non-ASCII character, or one that must be percent-encoded.
     #[error("a URL holds visible ASCII characters only; others are percent-encoded")]
     Character,
+    /// A path that does not begin with one slash.
+    #[error("expected a path from the root of the server, such as /health")]
+    NotAPath,
     /// A `.` or `..` segment.
     #[error("a URL path cannot have . or .. segments")]
     DotSegment,
@@ -70,6 +73,21 @@ pub fn join(base: &str, operation: &str) -> Result<String, UrlError> {
     };
     let joined = format!("{base}{}", path.trim_end_matches('/'));
     if joined.len() > URL_BYTES_MAX { Err(UrlError::TooLong) } else { Ok(joined) }
+}
+
+/// Checks a path from the root of a provider's address.
+///
+/// # Errors
+/// [`UrlError`] names the first rule that is broken.
+pub fn check_request_path(path: &str) -> Result<(), UrlError> {
+    if path.len() > URL_BYTES_MAX {
+        return Err(UrlError::TooLong);
+    }
+    if !path.starts_with('/') || path.starts_with("//") {
+        return Err(UrlError::NotAPath);
+    }
+    check_characters(path)?;
+    check_path(path)
 }
 
 fn scheme_of(url: &str) -> Option<(&'static str, &str)> {
@@ -156,6 +174,29 @@ mod tests {
         ] {
             let base = normalize(base).unwrap();
             assert_eq!(join(&base, operation).as_deref(), Ok(url), "{base} {operation}");
+        }
+    }
+
+    #[test]
+    fn a_path_from_the_root_is_one_that_can_stand_in_a_request_line() {
+        for path in ["/", "/health", "/a/b-c_d.e~f", "/%7Ea", "/v1/"] {
+            assert_eq!(check_request_path(path), Ok(()), "{path}");
+        }
+        let long = format!("/{}", "a".repeat(URL_BYTES_MAX));
+        for (path, error) in [
+            ("", UrlError::NotAPath),
+            ("health", UrlError::NotAPath),
+            ("//other.test/health", UrlError::NotAPath),
+            ("http://other.test/health", UrlError::NotAPath),
+            ("/a b", UrlError::Character),
+            ("/a\r\nx: y", UrlError::Character),
+            ("/\u{e4}", UrlError::Character),
+            ("/health?deep=1", UrlError::QueryOrFragment),
+            ("/health#a", UrlError::QueryOrFragment),
+            ("/a/../b", UrlError::DotSegment),
+            (&long, UrlError::TooLong),
+        ] {
+            assert_eq!(check_request_path(path), Err(error), "{path}");
         }
     }
 

@@ -138,6 +138,7 @@ impl Drop for Entry {
         link.state.metrics.link_closed(reason);
         tracing::info!(node = %link.name, connection = link.id.0, %reason, "node link closed");
         link.state.links.borrow_mut().remove(&link.id);
+        link.give_up_questions();
         link.state.metrics.links.dec();
         link.state.input(Input::ConnectionClosed { connection: link.id });
     }

@@ -11,7 +11,7 @@ use proto::message::{
 
 use super::{NodeLink, streams::Run};
 use crate::{
-    mail::{Frame, ToControl, ToShard},
+    mail::{Frame, ToControl, ToShard, Told},
     requests,
 };
 
@@ -89,6 +89,10 @@ impl Router {
 
     fn command_answered(&self, NodeCommandResponse { request_id, result }: NodeCommandResponse) {
         let (state, command) = (&self.link.state, CommandId(request_id));
+        let operator = self.link.commands.borrow_mut().told(command);
+        if let Some((shard, token)) = operator {
+            return state.tell(shard, token, Told::Answer(result));
+        }
         if self.link.commands.borrow_mut().answered(command) {
             state.input(Input::CommandAnswered { connection: self.link.id, command, result });
         } else {

@@ -41,7 +41,7 @@ use rustls::ServerConfig;
 
 use crate::{
     config::Settings,
-    mail::{Open, RequestMessage},
+    mail::{NodeQuestion, Open, RequestMessage, Told},
     shard_state::ShardState,
 };
 pub use accept::accept_loop;
@@ -231,6 +231,36 @@ impl NodeLink {
             arguments: BTreeMap::new(),
             credential: None,
         })));
+    }
+
+    /// Whether this is the connection to ask about `node`.
+    pub fn takes_questions(&self, node: &str) -> bool {
+        self.name.as_str() == node && self.ready.get() && !self.handle.is_stopping()
+    }
+
+    /// Sends the question of an operator on.
+    pub fn ask(&self, question: NodeQuestion) {
+        let NodeQuestion { token, from, command, adapter, target, arguments, .. } = question;
+        let (number, displaced) = self.commands.borrow_mut().ask((from, token));
+        if let Some((shard, token)) = displaced {
+            self.state.tell(shard, token, Told::Busy);
+        }
+        self.handle.send(Message::NodeCommandRequest(Box::new(NodeCommandRequest {
+            request_id: number.0,
+            command,
+            adapter,
+            target,
+            arguments,
+            credential: None,
+        })));
+    }
+
+    /// The connection is over: nobody waits for its answers any more.
+    fn give_up_questions(&self) {
+        let waiting = self.commands.borrow_mut().give_up();
+        for (shard, token) in waiting {
+            self.state.tell(shard, token, Told::Lost);
+        }
     }
 
     /// The request's shard passed on so many body bytes.

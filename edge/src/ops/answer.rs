@@ -6,9 +6,9 @@ use control::{
     effect::{ProviderSnapshot, ProviderStatus, Snapshot},
     input::Input,
 };
-use dataplane::{local::Queue, shard::TaskStats};
+use dataplane::{http::head::Target, local::Queue, shard::TaskStats};
 
-use super::{Audience, document::Status, inputs};
+use super::{Audience, document::Status, inputs, node_command};
 use crate::shard_state::ShardState;
 
 const JSON: &str = "application/json";
@@ -34,16 +34,20 @@ impl Answer {
     pub(super) fn text(status: u16, text: &str) -> Self {
         Self { status, kind: TEXT, body: format!("{text}\n").into_bytes() }
     }
+
+    pub(super) fn json(document: &impl serde::Serialize) -> Self {
+        Self { status: 200, kind: JSON, body: serde_json::to_vec_pretty(document).unwrap_or_default() }
+    }
 }
 
-/// The answer to a GET of `path`; `None` where there is nothing.
+/// The answer to a GET of `target`; `None` where there is nothing.
 pub(super) async fn to(
     state: &Rc<ShardState>,
-    path: &str,
+    target: &Target,
     audience: Audience,
     tasks: &OnceTasks,
 ) -> Option<Answer> {
-    Some(match path {
+    Some(match target.path() {
         // The process lives and its shard takes turns.
         "/healthz" => Answer::text(200, "ok"),
         "/readyz" => {
@@ -67,7 +71,7 @@ pub(super) async fn to(
         "/status" => {
             let snapshot = inspect(state, true).await;
             let status = Status::of(state, &snapshot);
-            Answer { status: 200, kind: JSON, body: serde_json::to_vec_pretty(&status).unwrap_or_default() }
+            Answer::json(&status)
         }
         "/inputs" if audience == Audience::Owner => match inputs::dump(state).await {
             Some(body) => Answer { status: 200, kind: JSON_LINES, body },
@@ -75,6 +79,9 @@ pub(super) async fn to(
                 Answer::text(503, "the inputs are being written for somebody else; try again in a moment")
             }
         },
+        node_command::PATH if audience == Audience::Owner => {
+            node_command::answer(state, target.query().unwrap_or_default()).await
+        }
         _ => return None,
     })
 }

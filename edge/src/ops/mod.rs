@@ -1,10 +1,12 @@
 //! The operators' surface: `/healthz`, `/readyz`, `/metrics`, `/status`, on the ops listener, loopback by default, and on the
 //! admin socket, which only the Edge's own user can open. It shows no secret, no address and no token (SNP-4). What control was told,
-//! `/inputs`, is for the admin socket alone.
+//! `/inputs`, and questions to Nodes, `/node-command`, are for the admin socket alone.
 
 mod answer;
 pub mod document;
 pub(crate) mod inputs;
+pub mod node_command;
+pub mod query;
 
 use std::{rc::Rc, sync::Arc};
 
@@ -39,7 +41,7 @@ impl Audience {
     fn paths(self) -> &'static str {
         match self {
             Self::Network => "there are /healthz, /readyz, /metrics and /status",
-            Self::Owner => "there are /healthz, /readyz, /metrics, /status and /inputs",
+            Self::Owner => "there are /healthz, /readyz, /metrics, /status, /inputs and /node-command",
         }
     }
 }
@@ -77,7 +79,7 @@ async fn serve(state: Rc<ShardState>, stream: Stream, audience: Audience, tasks:
     while let Ok(Some(head)) = connection.next_request().await {
         panic_point!("edge.ops");
         let answer = if head.method == Method::Get {
-            let found = answer::to(&state, head.target.path(), audience, &tasks).await;
+            let found = answer::to(&state, &head.target, audience, &tasks).await;
             found.unwrap_or_else(|| Answer::text(404, audience.paths()))
         } else {
             Answer::text(405, "only GET")

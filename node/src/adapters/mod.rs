@@ -22,7 +22,11 @@ use proto::message::{AdapterConfig, AdapterSettings, NodeConfigPayload};
 use rustls::ClientConfig;
 use thiserror::Error;
 
-use crate::{gate::Gate, health::Probes, metrics::Metrics};
+use crate::{
+    gate::Gate,
+    health::{Probes, question::Checks},
+    metrics::Metrics,
+};
 use addresses::AddressBook;
 use cli::Cli;
 use ollama::Ollama;
@@ -95,10 +99,15 @@ impl Provider {
 /// One adapter instance.
 #[derive(Debug)]
 pub struct Adapter {
-    type_name: String,
+    /// The name of the instance.
+    pub name: String,
+    /// The name of its type.
+    pub type_name: String,
     enabled: Cell<bool>,
     /// Its capacity gate, shared by runs and tunnels (GAT-1).
     pub gate: Gate,
+    /// What probes look at, for each of its providers.
+    pub checks: Vec<Checks>,
     /// What it does.
     pub kind: Kind,
 }
@@ -117,7 +126,7 @@ pub enum Kind {
 }
 
 impl Adapter {
-    fn new(config: &AdapterConfig) -> Self {
+    fn new(config: &AdapterConfig, checks: Vec<Checks>) -> Self {
         let kind = match &config.settings {
             AdapterSettings::OpenAiCompat(settings) => match OpenAiCompat::new(settings) {
                 Ok(adapter) => Kind::OpenAiCompat(adapter),
@@ -136,9 +145,11 @@ impl Adapter {
             }
         };
         Self {
+            name: config.name.clone(),
             type_name: type_name(&config.settings).to_owned(),
             enabled: Cell::new(config.enabled),
             gate: Gate::new(config.capacity),
+            checks,
             kind,
         }
     }
@@ -164,6 +175,32 @@ pub enum LookupError {
     Disabled,
 }
 
+/// What becomes of requests for a provider, as far as the Node's own configuration goes (CMD-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// They are executed.
+    Ready,
+    /// It or its adapter is switched off.
+    Disabled,
+    /// Its adapter cannot be used.
+    Unusable,
+    /// It has no adapter here.
+    Missing,
+}
+
+impl Lifecycle {
+    /// Its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Disabled => "disabled",
+            Self::Unusable => "unusable",
+            Self::Missing => "missing",
+        }
+    }
+}
+
 /// Why a configuration cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ApplyError {
@@ -186,7 +223,10 @@ impl AdapterSet {
     pub fn build(config: &NodeConfigPayload) -> Result<Self, ApplyError> {
         let mut adapters = HashMap::new();
         for typed in &config.adapters {
-            let adapter = Adapter::new(typed);
+            let kind = type_name(&typed.settings);
+            let is_free = !config.adapters.iter().any(|other| other.name == kind);
+            let checks = Checks::of(config, |named| named == typed.name || is_free && named == kind);
+            let adapter = Adapter::new(typed, checks);
             if let Kind::Unusable(reason) = &adapter.kind {
                 tracing::warn!(adapter = typed.name, reason, "adapter cannot be used");
             }
@@ -243,6 +283,18 @@ impl AdapterSet {
             }
         }
         origins
+    }
+
+    /// What becomes of requests for a provider on the adapter `name`.
+    #[must_use]
+    pub fn lifecycle(&self, name: &str, is_enabled: bool) -> Lifecycle {
+        match self.find(name) {
+            _ if !is_enabled => Lifecycle::Disabled,
+            Ok(adapter) if matches!(adapter.kind, Kind::Unusable(_)) => Lifecycle::Unusable,
+            Ok(_) => Lifecycle::Ready,
+            Err(LookupError::Disabled) => Lifecycle::Disabled,
+            Err(LookupError::Unknown) => Lifecycle::Missing,
+        }
     }
 
     /// Instances that can be used, and all of them.

@@ -9,34 +9,32 @@ use dataplane::{
 };
 
 use super::{
-    judge::{ANSWER_BYTES_MAX, Answer, Fault, Proof},
-    question::Question,
+    judge::{Answer, Fault},
+    question::Request,
 };
 use crate::adapters::Provider;
 
-/// Asks, at each address of the origin until one takes the connection. May be dropped freely; the connection is closed then.
-pub(super) async fn ask(provider: &Provider, question: &Question) -> Result<Answer, Fault> {
-    let exchange = reach(provider, question).await?;
+/// Asks, at each address of the origin until one takes the connection, and reads a body of at most `bytes_max`; with 0, none at
+/// all. May be dropped freely; the connection is closed then.
+pub(super) async fn ask(provider: &Provider, request: &Request, bytes_max: usize) -> Result<Answer, Fault> {
+    let exchange = reach(provider, request).await?;
     let status = exchange.head.status;
-    match question.proof {
-        // What stands in it counts for nothing.
-        Proof::Answers => Ok(Answer { status, body: BytesMut::new() }),
-        Proof::Listed | Proof::Generates => Ok(Answer { status, body: whole(exchange).await? }),
-    }
+    let body = if bytes_max == 0 { BytesMut::new() } else { whole(exchange, bytes_max).await? };
+    Ok(Answer { status, body })
 }
 
 /// A provider that has moved is looked up once more.
-async fn reach(provider: &Provider, question: &Question) -> Result<Exchange, Fault> {
+async fn reach(provider: &Provider, request: &Request) -> Result<Exchange, Fault> {
     let mut tried = Vec::new();
     let mut refused = false;
     loop {
-        let known = provider.addresses.addresses(&question.origin).await.map_err(|_| Fault::Odd)?;
+        let known = provider.addresses.addresses(&request.origin).await.map_err(|_| Fault::Odd)?;
         let fresh: Vec<_> = known.into_iter().filter(|address| !tried.contains(address)).collect();
         if fresh.is_empty() {
             return Err(if refused { Fault::Refused } else { Fault::Odd });
         }
         for address in fresh {
-            match send(provider, address, question).await {
+            match send(provider, address, request).await {
                 Ok(exchange) => return Ok(exchange),
                 Err(ClientError::Connect(ConnectError::Tcp(DialError::Io(_, error)))) => {
                     refused |= error.kind() == io::ErrorKind::ConnectionRefused;
@@ -45,29 +43,25 @@ async fn reach(provider: &Provider, question: &Question) -> Result<Exchange, Fau
             }
             tried.push(address);
         }
-        provider.addresses.forget(&question.origin);
+        provider.addresses.forget(&request.origin);
     }
 }
 
-async fn send(
-    provider: &Provider,
-    address: SocketAddr,
-    question: &Question,
-) -> Result<Exchange, ClientError> {
-    let key = provider.key(&question.origin, &question.authority, address);
+async fn send(provider: &Provider, address: SocketAddr, request: &Request) -> Result<Exchange, ClientError> {
+    let key = provider.key(&request.origin, &request.authority, address);
     let outgoing = Outgoing {
-        method: &question.method,
-        target: &question.target,
-        headers: &question.fields,
-        body: question.body.clone(),
+        method: &request.method,
+        target: &request.target,
+        headers: &request.fields,
+        body: request.body.clone(),
     };
     provider.probes.pool.send(&key, &outgoing, &Custody::default()).await
 }
 
-async fn whole(mut exchange: Exchange) -> Result<BytesMut, Fault> {
+async fn whole(mut exchange: Exchange, bytes_max: usize) -> Result<BytesMut, Fault> {
     let mut body = BytesMut::new();
     while let Some(piece) = exchange.next().await.map_err(|_| Fault::Odd)? {
-        if body.len() + piece.len() > ANSWER_BYTES_MAX {
+        if body.len() + piece.len() > bytes_max {
             return Err(Fault::TooLarge);
         }
         body.extend_from_slice(&piece);

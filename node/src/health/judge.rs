@@ -22,6 +22,17 @@ pub enum Proof {
     Generates,
 }
 
+impl Proof {
+    /// How much of an answer's body is read for it.
+    #[must_use]
+    pub const fn bytes_max(self) -> usize {
+        match self {
+            Self::Answers => 0,
+            Self::Listed | Self::Generates => ANSWER_BYTES_MAX,
+        }
+    }
+}
+
 /// An answer with its whole body.
 #[derive(Debug)]
 pub struct Answer {
@@ -36,7 +47,7 @@ pub struct Answer {
 pub enum Fault {
     /// Nobody listens at any of its addresses.
     Refused,
-    /// Its body is longer than [`ANSWER_BYTES_MAX`].
+    /// Its body is longer than was to be read.
     TooLarge,
     /// Anything else: no address, a broken connection, no HTTP.
     Odd,
@@ -221,19 +232,22 @@ impl Model<'_> {
     }
 }
 
-/// Something was generated: the answer of chat completions, messages or responses, and no error in its place.
+/// Something was generated: the answer of chat completions, messages, responses or Ollama's chat, and no error in its place.
 fn generated(body: &[u8]) -> Reason {
     #[derive(Deserialize)]
     struct Generated {
         choices: Option<Vec<IgnoredAny>>,
         content: Option<Vec<IgnoredAny>>,
         output: Option<Vec<IgnoredAny>>,
+        message: Option<IgnoredAny>,
+        done: Option<bool>,
         error: Option<IgnoredAny>,
     }
     match serde_json::from_slice(body) {
-        Ok(Generated { choices, content, output, error: None }) => {
-            let parts = [choices, content, output];
-            if parts.iter().flatten().any(|part| !part.is_empty()) { Reason::Serves } else { Reason::Odd }
+        Ok(Generated { choices, content, output, message, done, error: None }) => {
+            let is_ollama = message.is_some() && done == Some(true);
+            let has_part = [choices, content, output].iter().flatten().any(|part| !part.is_empty());
+            if is_ollama || has_part { Reason::Serves } else { Reason::Odd }
         }
         _ => Reason::Odd,
     }
@@ -315,6 +329,8 @@ mod tests {
             (r#"{"choices":[{"message":{"content":null},"finish_reason":"length"}]}"#, Reason::Serves),
             (r#"{"type":"message","content":[{"type":"text","text":"p"}]}"#, Reason::Serves),
             (r#"{"object":"response","error":null,"output":[{"type":"reasoning"}]}"#, Reason::Serves),
+            (r#"{"model":"qwen3","message":{"role":"assistant","content":"p"},"done":true}"#, Reason::Serves),
+            (r#"{"message":{"content":"p"},"done":false}"#, Reason::Odd),
             (r#"{"choices":[]}"#, Reason::Odd),
             (r#"{"choices":[{}],"error":{"message":"engine is dead"}}"#, Reason::Odd),
             (r#"{"error":"engine is dead"}"#, Reason::Odd),

@@ -28,8 +28,8 @@ use dataplane::{
 };
 
 use crate::adapters::{Adapter, Provider};
-use judge::Reason;
-use question::Plan;
+use judge::{Answer, Fault, Reason};
+use question::{Plan, Request};
 
 /// How long a probe takes at most, resolving and connecting included (STL-4).
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -125,9 +125,20 @@ pub async fn probe(provider: &Provider, adapter: &Adapter, target: &str) -> Prov
     let begun = clock::now();
     let reason = reason(provider, adapter, target).await;
     let health = reason.health();
-    let millis = clock::now().saturating_duration_since(begun).as_millis();
-    tracing::debug!(health = health.as_str(), reason = reason.as_str(), millis, "provider probed");
+    let took = clock::now().saturating_duration_since(begun);
+    provider.metrics.note_probe(reason, took);
+    let (health_word, reason, millis) = (health.as_str(), reason.as_str(), took.as_millis());
+    tracing::debug!(adapter = adapter.name, health = health_word, reason, millis, "provider probed");
     health
+}
+
+/// One request on a connection of its own, and as much of the answer as `bytes_max`; with 0, its status alone. It takes as long as
+/// it takes: the deadline is the caller's, who drops the future.
+///
+/// # Errors
+/// [`Fault`]: there is no whole answer.
+pub async fn fetch(provider: &Provider, request: &Request, bytes_max: usize) -> Result<Answer, Fault> {
+    ask::ask(provider, request, bytes_max).await
 }
 
 async fn reason(provider: &Provider, adapter: &Adapter, target: &str) -> Reason {
@@ -143,7 +154,8 @@ async fn reason(provider: &Provider, adapter: &Adapter, target: &str) -> Reason 
     let Some(_place) = provider.probes.enter() else { return Reason::Crowded };
     let asking = boxed(|| async {
         for question in &questions {
-            let answer = ask::ask(provider, question).await;
+            let bytes_max = question.proof.bytes_max();
+            let answer = fetch(provider, &question.request, bytes_max).await;
             let found = judge::judge(question.proof, target, answer.as_ref().map_err(|fault| *fault));
             if found != Reason::Serves {
                 return found;

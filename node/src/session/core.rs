@@ -19,13 +19,17 @@ use dataplane::{
 use proto::{
     limits::INLINE_BODY_MAX,
     message::{
-        ErrorKind, ExecutionError, Message, NodeConfigPayload, NodeConfigRefreshRequest,
-        NodeConfigRefreshResponse, RefreshOutcome, RunRequest, StreamNo, TunnelRequest,
+        AdapterSettings, ErrorKind, ExecutionError, Message, NodeCommandRequest, NodeConfigPayload,
+        NodeConfigRefreshRequest, NodeConfigRefreshResponse, RefreshOutcome, RunRequest, StreamNo,
+        TunnelRequest,
     },
 };
 
 use super::{
-    command::{self, TransportStatus},
+    command::{
+        self, Command, TransportStatus,
+        desk::{self, Desk},
+    },
     observation::Observations,
     refresh,
     registration::{Refusal, Registration, Step},
@@ -78,6 +82,7 @@ pub(super) struct Core {
     /// Drawn for this connection: with the numbers of its executions it makes the Node's own names of them.
     name: u32,
     executions: Cell<u64>,
+    desk: Desk,
 }
 
 impl std::fmt::Debug for Core {
@@ -109,6 +114,7 @@ impl Core {
             // Without a working source of randomness connections are not told apart in logs, which harms nobody.
             name: getrandom::u32().unwrap_or_default(),
             executions: Cell::new(0),
+            desk: Desk::default(),
         }
     }
 
@@ -185,8 +191,9 @@ impl Core {
             Message::RunRequest(request) => self.run(request),
             Message::NodeConfigRefreshRequest(request) => self.refresh(request),
             Message::NodeCommandRequest(request) => {
-                let answer = command::answer(&request, self.status());
-                self.link.send(Message::NodeCommandResponse(answer));
+                if let Err(why) = self.command(&request) {
+                    desk::send(&self.link, request.request_id, Err(why));
+                }
             }
             Message::Goodbye(goodbye) => tracing::info!(reason = goodbye.reason, "the edge said goodbye"),
             _ => tracing::debug!("a message that has no meaning now was skipped"),
@@ -344,6 +351,45 @@ impl Core {
             (Kind::OpenAiCompat(_), Execution::Tunnel) | (Kind::Ollama(_) | Kind::Cli(_), Execution::Run) => {
                 Ok(adapter)
             }
+        }
+    }
+
+    /// Answers a query, or sees that it will be (CMD-1).
+    fn command(&self, request: &NodeCommandRequest) -> Result<(), String> {
+        match command::read(request)? {
+            Command::Transport => {
+                let (payload, adapters) = (self.payload.borrow(), self.adapters.borrow());
+                let providers = payload
+                    .providers
+                    .iter()
+                    .map(|it| (it.id.as_str(), adapters.lifecycle(&it.adapter, it.enabled)));
+                let told = command::transport(self.status(), providers);
+                desk::send(&self.link, request.request_id, Ok(told));
+            }
+            Command::Capabilities => {
+                let adapter = self.adapters.borrow().find(&request.adapter).map_err(|it| it.to_string())?;
+                let errand = self.desk.take(&self.link, request.request_id)?;
+                let asked = (request.adapter.clone(), request.target.clone());
+                let (provider, observations) = (Rc::clone(&self.provider), Rc::clone(&self.observations));
+                errand.capabilities(provider, adapter, asked, observations);
+            }
+            Command::Ollama(call) => {
+                let base_url = self.ollama_at(&request.adapter)?;
+                let errand = self.desk.take(&self.link, request.request_id)?;
+                errand.ollama(Rc::clone(&self.provider), base_url, call);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the server of the Ollama adapter `name` is.
+    fn ollama_at(&self, name: &str) -> Result<String, String> {
+        let adapter = self.adapters.borrow().find(name).map_err(|error| error.to_string())?;
+        let payload = self.payload.borrow();
+        let config = payload.adapters.iter().find(|config| config.name == adapter.name);
+        match config.map(|config| &config.settings) {
+            Some(AdapterSettings::Ollama(settings)) => Ok(settings.base_url.clone()),
+            _ => Err("the adapter is not of type ollama".to_owned()),
         }
     }
 

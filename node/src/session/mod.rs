@@ -5,7 +5,7 @@
 //! | [`registration`] | the way from connected to ready | yes |
 //! | `core` | what every message leads to | no |
 //! | [`refresh`] | which changes a running Node can take | yes |
-//! | [`command`] | answers to queries | yes |
+//! | [`command`] | answers to queries | in part |
 //! | [`observation`] | the numbers of what is observed of providers | yes |
 //!
 //! ```text

@@ -126,6 +126,7 @@ fn compare_providers(old: &ProviderConfig, new: &ProviderConfig) -> Option<Chang
             old.response_stall_timeout_ms != new.response_stall_timeout_ms,
         ),
         ("request_timeout_ms", Class::Restart, old.request_timeout_ms != new.request_timeout_ms),
+        ("health", Class::Restart, old.health != new.health),
     ])
 }
 
@@ -144,7 +145,7 @@ fn classify(fields: &[(&'static str, Class, bool)]) -> Option<Changed> {
 
 #[cfg(test)]
 mod tests {
-    use proto::message::{AdapterSettings, OpenAiCompatConfig};
+    use proto::message::{AdapterSettings, HealthCheck, OpenAiCompatConfig};
 
     use super::*;
 
@@ -167,6 +168,7 @@ mod tests {
                 capacity: 4,
                 response_stall_timeout_ms: 300_000,
                 request_timeout_ms: 0,
+                health: HealthCheck::default(),
             }],
         }
     }
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn capacities_and_switches_are_applied_and_anything_else_needs_a_restart() {
         type Edit = fn(&mut NodeConfigPayload);
-        let table: [(Edit, RefreshOutcome, &[&str]); 10] = [
+        let table: [(Edit, RefreshOutcome, &[&str]); 11] = [
             (|new| new.config_generation = 2, RefreshOutcome::Applied, &[]),
             (|new| new.concurrency = 9, RefreshOutcome::Applied, &[]),
             (|new| new.adapters[0].capacity = 8, RefreshOutcome::Applied, &["adapters[vllm-1]"]),
@@ -199,6 +201,11 @@ mod tests {
             ),
             (
                 |new| new.providers[0].response_stall_timeout_ms = 1,
+                RefreshOutcome::RestartRequired,
+                &["providers[box1-vllm]"],
+            ),
+            (
+                |new| new.providers[0].health.generation = true,
                 RefreshOutcome::RestartRequired,
                 &["providers[box1-vllm]"],
             ),

@@ -26,8 +26,8 @@ use iop_node::{
     supervisor::Exit,
 };
 use proto::message::{
-    AdapterConfig, AdapterSettings, Header, NodeConfigPayload, OllamaConfig, OpenAiCompatConfig, Operation,
-    ProfileOperation, ProtocolProfile, ProviderConfig, RunRequest, StreamNo, TunnelRequest,
+    AdapterConfig, AdapterSettings, Header, HealthCheck, NodeConfigPayload, OllamaConfig, OpenAiCompatConfig,
+    Operation, ProfileOperation, ProtocolProfile, ProviderConfig, RunRequest, StreamNo, TunnelRequest,
 };
 use rustls::{ClientConfig, RootCertStore, time_provider::DefaultTimeProvider};
 
@@ -189,6 +189,7 @@ pub fn config(provider: SocketAddr, capacity: u32) -> NodeConfigPayload {
             capacity,
             response_stall_timeout_ms: 300_000,
             request_timeout_ms: 0,
+            health: HealthCheck::default(),
         }],
     }
 }

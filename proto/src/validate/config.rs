@@ -88,5 +88,6 @@ fn provider(provider: &ProviderConfig) -> Check {
     count("config.providers.models", provider.models.len(), MODELS_MAX)?;
     provider.models.iter().try_for_each(|model| text("config.providers.models", model, TARGET_BYTES_MAX))?;
     timeout("config.providers.response_stall_timeout_ms", provider.response_stall_timeout_ms)?;
-    timeout("config.providers.request_timeout_ms", provider.request_timeout_ms)
+    timeout("config.providers.request_timeout_ms", provider.request_timeout_ms)?;
+    text("config.providers.health.path", &provider.health.path, URL_BYTES_MAX)
 }

@@ -342,6 +342,7 @@ fn provider_config(provider: &Provider) -> Option<ProviderConfig> {
         capacity: provider.capacity,
         response_stall_timeout_ms: millis(provider.stall_timeout),
         request_timeout_ms: millis(provider.request_timeout),
+        health: provider.health.clone(),
     })
 }
 

@@ -4,7 +4,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use control::config::Capabilities;
-use proto::message::{AdapterSettings, Header, ProtocolProfile};
+use proto::message::{AdapterSettings, Header, HealthCheck, Operation, ProtocolProfile};
 
 use super::{
     MAX_QUEUE_DEFAULT, MAX_QUEUE_MAX, QUEUE_TIMEOUT_MS_DEFAULT, QUEUE_TIMEOUT_MS_MAX,
@@ -107,6 +107,7 @@ pub(super) struct Provider {
     pub(super) priority: u32,
     pub(super) stall_timeout: Duration,
     pub(super) request_timeout: Duration,
+    pub(super) health: HealthCheck,
     /// Its own queue settings, as earlier files have them: where they stand, bound and wait in milliseconds (CFG-8).
     pub(super) queue: (Option<Place>, i64, i64),
 }
@@ -221,6 +222,7 @@ impl Provider {
             Some(kind) => native::resolve(context, typed, (kind, size), adapter_settings, (at, path)),
             None => upstream(context, typed, profile.as_ref(), adapter_settings, (at, path)),
         };
+        let health = health(context, typed, kind, upstream.as_ref(), path);
         match kind {
             Some(kind) if !kind.is_native() => native::refuse_fields(context, typed, path),
             _ => {}
@@ -242,6 +244,7 @@ impl Provider {
             priority: u32::try_from(priority).unwrap_or(u32::MAX),
             stall_timeout,
             request_timeout,
+            health,
             queue,
         }
     }
@@ -334,6 +337,49 @@ fn total_context(
     let key = typed.total_context_tokens.as_ref()?;
     let tokens = context.count(Some(key), path, 0..=i64::MAX, 0);
     (tokens > 0).then(|| (tokens, key.at, path.to_owned()))
+}
+
+/// How it is probed, beside what its type always looks at.
+fn health(
+    context: &mut Context<'_>,
+    typed: &typed::Provider,
+    kind: Option<Kind>,
+    upstream: Option<&Upstream>,
+    path: &str,
+) -> HealthCheck {
+    let Some(health) = &typed.health else { return HealthCheck::default() };
+    let key = |key: &str| format!("{path}.health.{key}");
+    let wish = health.value.generation.as_ref().filter(|wish| wish.value);
+    if let Some(wish) = wish {
+        let generates = [Operation::ChatCompletions, Operation::Messages, Operation::Responses];
+        let message = match upstream {
+            Some(Upstream::Tunnel { profile, .. })
+                if !profile.operations.iter().any(|offered| generates.contains(&offered.operation)) =>
+            {
+                format!("profile `{}` has no operation that generates: write `generation: false`", profile.id)
+            }
+            Some(Upstream::Native(AdapterSettings::Cli(_))) => {
+                "a command is not run to see whether it works: write `generation: false`".to_owned()
+            }
+            _ => String::new(),
+        };
+        if !message.is_empty() {
+            context.error(wish.at, key("generation"), message);
+        }
+    }
+    let typed = health.value.path.as_ref().filter(|typed| !typed.value.is_empty());
+    let text = typed.and_then(|typed| Some((typed.at, context.text(Some(typed), &key("path"))?)));
+    let mut checked = String::new();
+    if let Some((at, text)) = text {
+        if kind.is_some_and(|kind| kind.profile().is_none()) {
+            context.error(at, key("path"), "this key belongs to providers of type openai_compat or vllm");
+        } else if let Err(error) = url::check_request_path(&text) {
+            context.error(at, key("path"), error.to_string());
+        } else {
+            checked = text;
+        }
+    }
+    HealthCheck { path: checked, generation: wish.is_some() }
 }
 
 /// A timeout whose 0 stands for the default.

@@ -4,6 +4,7 @@ mod accepted;
 mod effective;
 mod files;
 mod generated;
+mod health;
 mod native;
 mod references;
 mod refused;

@@ -469,8 +469,6 @@ nodes:
         ("gate: { enabled: false", "gate: { enabled: true", "12:36", "openai.stream_evidence_gate.enabled"),
         ("auth: {}", "auth: { header: x }", "14:26", "protocol_profiles.p.auth"),
         ("extensions: {}", "extensions: { a: [1] }", "14:42", "protocol_profiles.p.extensions"),
-        ("path: \"\"", "path: /health", "24:25", "nodes[0].providers[0].health.path"),
-        ("generation: false", "generation: true", "24:41", "nodes[0].providers[0].health.generation"),
     ] {
         assert_eq!(off.matches(from).count(), 1, "{from}");
         refused(&off.replace(from, to), &format!("{at}: {path}: "), &["is not available in this release"]);

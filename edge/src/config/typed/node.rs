@@ -203,7 +203,7 @@ section! {
         /// Earlier name of `provider_pool.queue_timeout_ms`, likewise.
         #[schemars(range(min = 0, max = 86_400_000), extend("x-default" = "`provider_pool`"))]
         pub queue_timeout_ms: Opt<i64>,
-        /// How it is told whether the provider works. Later release.
+        /// How a provider that stalls is probed, beside its list of models.
         pub health: Opt<Health>,
         /// Label for people and metrics; wins over the adapter's.
         #[schemars(extend("x-default" = "of the adapter"))]
@@ -242,12 +242,13 @@ section! {
 }
 
 section! {
-    /// How it is told whether the provider works. Later release.
+    /// How a provider that stalls is probed, beside its list of models.
     pub struct Health {
-        /// Later release.
+        /// Path that must answer with 2xx as well, from the root of the provider's address, such as `/health`; empty = none.
         #[schemars(extend("default" = "", "x-kind" = "path"))]
         pub path: Opt<String>,
-        /// Later release.
+        /// Whether the provider must also generate one token of the model: servers may answer everything else over a dead engine.
+        /// It costs what a request of one token costs, and a place at the server that `capacity` does not count.
         #[schemars(extend("default" = false))]
         pub generation: Opt<bool>,
     }

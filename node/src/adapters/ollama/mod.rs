@@ -88,7 +88,15 @@ impl Ollama {
         is_due
     }
 
-    fn chat_endpoint(&self) -> &Endpoint {
+    /// `num_ctx`; 0 leaves it to the server.
+    #[must_use]
+    pub const fn context_size(&self) -> u32 {
+        self.context_size
+    }
+
+    /// Where it is spoken to.
+    #[must_use]
+    pub fn chat_endpoint(&self) -> &Endpoint {
         &self.endpoints[0]
     }
 

@@ -60,6 +60,13 @@ pub fn request_fields(from_edge: &[Header], configured: &Headers, auth: Option<&
     fields
 }
 
+/// The fields of a request of the Node's own, in which no caller has a part.
+#[must_use]
+pub fn own_fields(configured: &Headers, is_json: bool) -> Headers {
+    let json = Header { name: "content-type".to_owned(), value: Bytes::from_static(b"application/json") };
+    request_fields(if is_json { std::slice::from_ref(&json) } else { &[] }, configured, None)
+}
+
 /// The end-to-end fields of a provider's answer, in their order.
 #[must_use]
 pub fn response_fields(from_provider: &Headers) -> Vec<Header> {

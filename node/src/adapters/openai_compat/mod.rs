@@ -17,9 +17,8 @@ pub mod fields;
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use dataplane::http::head::Headers;
-use proto::message::{ErrorKind, Header, OpenAiCompatConfig, TunnelRequest};
+use proto::message::{ErrorKind, OpenAiCompatConfig, TunnelRequest};
 use thiserror::Error;
 
 use crate::run::terminal::Failed;
@@ -74,9 +73,7 @@ impl OpenAiCompat {
     /// The fields of a request of our own: no caller has a part in it.
     #[must_use]
     pub fn own_fields(&self, is_json: bool) -> Headers {
-        let json = Header { name: "content-type".to_owned(), value: Bytes::from_static(b"application/json") };
-        let ours: &[Header] = if is_json { &[json] } else { &[] };
-        fields::request_fields(ours, &self.static_fields, None)
+        fields::own_fields(&self.static_fields, is_json)
     }
 
     /// Decides where `request` goes and with which fields. Nothing of the request is held afterwards.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     message::{
-        AdapterConfig, AdapterSettings, CliConfig, Header, NodeConfigPayload, OllamaConfig,
+        AdapterConfig, AdapterSettings, CliConfig, Header, HealthCheck, NodeConfigPayload, OllamaConfig,
         OpenAiCompatConfig, Operation, ProfileOperation, ProtocolProfile, ProviderConfig,
     },
     validate::FieldError,
@@ -79,5 +79,10 @@ fn provider(wire: wire::ProviderConfig) -> ProviderConfig {
         capacity: wire.capacity,
         response_stall_timeout_ms: wire.response_stall_timeout_ms,
         request_timeout_ms: wire.request_timeout_ms,
+        health: health(wire.health.unwrap_or_default()),
     }
+}
+
+fn health(wire::ProviderHealthCheck { path, generation }: wire::ProviderHealthCheck) -> HealthCheck {
+    HealthCheck { path, generation }
 }

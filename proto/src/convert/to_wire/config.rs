@@ -5,8 +5,8 @@ use alloc::string::{String, ToString as _};
 use super::headers;
 use crate::{
     message::{
-        AdapterConfig, AdapterSettings, CliConfig, NodeConfigPayload, OllamaConfig, OpenAiCompatConfig,
-        ProtocolProfile, ProviderConfig,
+        AdapterConfig, AdapterSettings, CliConfig, HealthCheck, NodeConfigPayload, OllamaConfig,
+        OpenAiCompatConfig, ProtocolProfile, ProviderConfig,
     },
     wire::{self, adapter_config::Settings},
 };
@@ -77,5 +77,13 @@ fn provider(provider: &ProviderConfig) -> wire::ProviderConfig {
         capacity: provider.capacity,
         response_stall_timeout_ms: provider.response_stall_timeout_ms,
         request_timeout_ms: provider.request_timeout_ms,
+        health: health(&provider.health),
     }
+}
+
+/// Nothing where there is nothing to say.
+fn health(health: &HealthCheck) -> Option<wire::ProviderHealthCheck> {
+    let HealthCheck { path, generation } = health;
+    (*health != HealthCheck::default())
+        .then(|| wire::ProviderHealthCheck { path: path.clone(), generation: *generation })
 }
