@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use dataplane::{
     http::{
-        client::{ClientError, Custody, Exchange, Outgoing},
+        client::{ClientError, ConnectError, Custody, Exchange, Outgoing},
         head::Headers,
     },
     local::Signal,
@@ -134,11 +134,11 @@ pub(in crate::adapters) async fn send(
         Outgoing { method: &endpoint.method, target: &endpoint.target, headers: fields, body: body.clone() };
     let key = |address| provider.key(origin, &endpoint.authority, address);
     let mut tried: Vec<SocketAddr> = Vec::new();
-    let mut last = None;
+    let mut failures = Failures::default();
     if let Some(address) = provider.addresses.preferred(origin) {
         match provider.pool.send(&key(address), &outgoing, custody).await {
             Err(error @ ClientError::Connect(_)) => {
-                last = Some(not_connected(provider, error));
+                failures.note(provider, error);
                 tried.push(address);
             }
             sent => return sent.map_err(failed),
@@ -150,7 +150,7 @@ pub(in crate::adapters) async fn send(
         let fresh: Vec<_> = known.into_iter().filter(|address| !tried.contains(address)).collect();
         if fresh.is_empty() {
             let none = || Failed::error(ErrorKind::Connect, "the provider has no address");
-            return Err(last.unwrap_or_else(none));
+            return Err(failures.most_telling.unwrap_or_else(none));
         }
         for address in fresh {
             match provider.pool.send(&key(address), &outgoing, custody).await {
@@ -159,7 +159,7 @@ pub(in crate::adapters) async fn send(
                     return Ok(exchange);
                 }
                 Err(error @ ClientError::Connect(_)) => {
-                    last = Some(not_connected(provider, error));
+                    failures.note(provider, error);
                     tried.push(address);
                 }
                 Err(error) => return Err(failed(error)),
@@ -174,11 +174,24 @@ fn forget(provider: &Provider, origin: &Origin) {
     provider.addresses.forget(origin);
 }
 
-fn not_connected(provider: &Provider, error: ClientError) -> Failed {
-    if let ClientError::Connect(error) = &error {
-        provider.metrics.note_failed_connect(error);
+/// Why there is no connection to any address of a provider.
+#[derive(Debug, Default)]
+struct Failures {
+    /// The last one, but for one of TCP behind one of TLS: the server was met there, and not where nobody listens.
+    most_telling: Option<Failed>,
+    met: bool,
+}
+
+impl Failures {
+    fn note(&mut self, provider: &Provider, error: ClientError) {
+        let ClientError::Connect(connect) = &error else { return };
+        provider.metrics.note_failed_connect(connect);
+        let met = matches!(connect, ConnectError::Tls(_));
+        if met || !self.met {
+            self.met = met;
+            self.most_telling = Some(failed(error));
+        }
     }
-    failed(error)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
