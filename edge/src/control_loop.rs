@@ -105,7 +105,13 @@ impl ControlLoop {
         self.inbox.adopt();
         while self.turn() {
             let deadline = self.deadline();
-            self.inbox.park(deadline, || !self.returns.is_empty());
+            let ready = || !self.returns.is_empty();
+            // Of slots that come free it hears at once only where a request waits for one; otherwise with what comes next.
+            if self.machine.machine().has_waiting() {
+                self.inbox.park(deadline, ready);
+            } else {
+                self.inbox.doze(deadline, ready);
+            }
         }
     }
 
@@ -116,16 +122,24 @@ impl ControlLoop {
         // What a holder told before it dropped its lease is in the inbox by now: a run that ended well must not be
         // taken for one whose holder left.
         let returned = self.returns.len();
+        let mut questions = Vec::new();
         for _ in 0..self.inbox.len() {
             match self.inbox.try_pop() {
                 None => break,
                 Some(ToControl::Stop) => goes_on = false,
+                // Answered with all that there is to know.
+                Some(question @ (ToControl::Dump { .. } | ToControl::Input(Input::Inspect { .. }))) => {
+                    questions.push(question)
+                }
                 Some(mail) => self.take(mail),
             }
         }
         for _ in 0..returned {
             let Some((lease, sent)) = self.returns.pop() else { break };
             self.machine.handle(now(), Input::HolderGone { lease, sent });
+        }
+        for question in questions {
+            self.take(question);
         }
         let now = now();
         if self.machine.poll_timeout().is_some_and(|due| due <= now) {

@@ -77,12 +77,19 @@ pub struct Lease {
     id: LeaseId,
     claim: Claim,
     returns: Arc<Returns>,
+    /// Control has been told already that its slot is free.
+    is_settled: bool,
 }
 
 impl Lease {
     /// The value for a lease that control just granted.
     pub fn new(id: LeaseId, returns: &Arc<Returns>) -> Self {
-        Self { id, claim: Claim::default(), returns: Arc::clone(returns) }
+        Self { id, claim: Claim::default(), returns: Arc::clone(returns), is_settled: false }
+    }
+
+    /// Its run has come to its proper end, of which control was told: that the holder leaves too can wait.
+    pub fn settle(&mut self) {
+        self.is_settled = true;
     }
 
     /// Which.
@@ -105,7 +112,12 @@ impl Drop for Lease {
         if returned.is_err() {
             tracing::error!(lease = self.id.0, "lease return queue full");
         }
-        self.returns.bell.ring();
+        let waiting = self.returns.queue.len();
+        if self.is_settled && waiting < self.returns.queue.capacity().div_ceil(2) {
+            self.returns.bell.ring_unless_dozing();
+        } else {
+            self.returns.bell.ring();
+        }
     }
 }
 
@@ -128,6 +140,34 @@ mod tests {
         let claim = lease.claim().clone();
         drop(lease);
         assert!(!claim.send(), "its slot may be another one's by now");
+    }
+
+    #[test]
+    fn who_dozes_is_not_woken_for_a_lease_whose_run_has_ended_before_half_of_all_are_back() {
+        let (bell, inbox) = dataplane::mailbox::for_thread(64);
+        let returns = Arc::new(Returns::new(8, bell));
+        let leases: Vec<_> = (0..5).map(|id| Lease::new(LeaseId(id), &returns)).collect();
+        let (until, woken) = std::sync::mpsc::channel();
+        let seen = Arc::clone(&returns);
+        let control = std::thread::spawn(move || {
+            inbox.adopt();
+            until.send(0).unwrap();
+            while seen.len() < 5 {
+                inbox.doze(None, || seen.len() == 5);
+                until.send(seen.len()).unwrap();
+            }
+        });
+        woken.recv().unwrap();
+        for (id, mut lease) in leases.into_iter().enumerate() {
+            if id < 4 {
+                lease.settle();
+            }
+            drop(lease);
+        }
+        control.join().unwrap();
+        let lens: Vec<_> = woken.iter().collect();
+        assert!(lens.iter().all(|len| *len >= 4), "woken too early: {lens:?}");
+        assert_eq!(lens.last(), Some(&5), "the last one's run did not end: {lens:?}");
     }
 
     #[test]

@@ -137,9 +137,23 @@ impl ShardState {
 
     /// Tells control; what finds no room waits here.
     pub fn tell_control(&self, mail: ToControl) {
+        self.tell_control_by(mail, Sender::send);
+    }
+
+    /// Tells control an input of the machine that can wait until control wakes for another reason, unless a request waits for
+    /// a slot.
+    pub fn input_unhurried(&self, input: Input) {
+        self.tell_control_by(ToControl::Input(input), Sender::send_unhurried);
+    }
+
+    fn tell_control_by(
+        &self,
+        mail: ToControl,
+        send: impl FnOnce(&Sender<ToControl>, ToControl) -> Result<(), ToControl>,
+    ) {
         let mut pending = self.pending.borrow_mut();
         if pending.control.is_empty() {
-            match self.control.send(mail) {
+            match send(&self.control, mail) {
                 Ok(()) => return,
                 Err(mail) => pending.control.push_back(mail),
             }

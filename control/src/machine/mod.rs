@@ -163,6 +163,11 @@ impl Machine {
         &self.effects
     }
 
+    /// Whether any request waits for a slot. Where none does, a slot that comes free leads to no effect before the next input.
+    pub fn has_waiting(&self) -> bool {
+        self.queue.len() > 0
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -68,6 +68,24 @@ impl<T> Sender<T> {
         Ok(())
     }
 
+    /// As [`Sender::ring`], for mail that can wait until the receiver wakes for another reason: it is woken only where it asked
+    /// for such mail too ([`ThreadInbox::park`]), or where half the room is taken.
+    pub fn ring_unless_dozing(&self) {
+        if self.0.door.is_fast_asleep() || self.len() >= self.0.queue.capacity().div_ceil(2) {
+            self.ring();
+        }
+    }
+
+    /// [`Sender::push`] and [`Sender::ring_unless_dozing`].
+    ///
+    /// # Errors
+    /// As [`Sender::push`].
+    pub fn send_unhurried(&self, item: T) -> Result<(), T> {
+        self.push(item)?;
+        self.ring_unless_dozing();
+        Ok(())
+    }
+
     /// Items waiting.
     pub fn len(&self) -> usize {
         self.0.queue.len()
@@ -196,6 +214,17 @@ impl<T> ThreadInbox<T> {
     /// after the sleeping flag is up, so that no wake is lost; it may look at further queues that ring the same bell.
     pub fn park(&self, deadline: Option<Instant>, ready: impl Fn() -> bool) {
         self.shared.door.fall_asleep();
+        self.rest(deadline, ready);
+    }
+
+    /// As [`ThreadInbox::park`], but what is sent unhurried waits until something else wakes it: nobody waits for what would
+    /// come of it.
+    pub fn doze(&self, deadline: Option<Instant>, ready: impl Fn() -> bool) {
+        self.shared.door.doze();
+        self.rest(deadline, ready);
+    }
+
+    fn rest(&self, deadline: Option<Instant>, ready: impl Fn() -> bool) {
         if self.shared.queue.is_empty() && !ready() {
             match deadline.map(|d| d.saturating_duration_since(clock::now())) {
                 None => thread::park(),

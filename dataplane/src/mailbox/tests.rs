@@ -80,3 +80,25 @@ fn a_parked_thread_wakes_for_each_item() {
     }
     thread.join().unwrap();
 }
+
+#[test]
+fn what_is_sent_unhurried_wakes_who_sleeps_and_not_who_dozes_before_half_the_room_is_taken() {
+    let (sender, inbox) = for_thread::<u8>(6);
+    let door = &sender.0.door;
+    door.fall_asleep();
+    sender.send_unhurried(1).unwrap();
+    assert!(!door.is_asleep());
+    door.doze();
+    sender.send_unhurried(2).unwrap();
+    assert!(door.is_asleep(), "two of six wait");
+    sender.send_unhurried(3).unwrap();
+    assert!(!door.is_asleep(), "half the room is taken");
+    inbox.try_pop();
+    door.doze();
+    sender.send_unhurried(4).unwrap();
+    assert!(!door.is_asleep());
+    while inbox.try_pop().is_some() {}
+    door.doze();
+    sender.send(5).unwrap();
+    assert!(!door.is_asleep(), "what cannot wait wakes it");
+}

@@ -120,7 +120,14 @@ impl Router {
             TunnelFrameKind::Usage(_) => return,
             TunnelFrameKind::End => {
                 self.forget(stream);
-                self.link.state.input(Input::Terminal { connection, lease, error: None, sequence });
+                let terminal = Input::Terminal { connection, lease, error: None, sequence };
+                if cancelled {
+                    // Its bound runs.
+                    self.link.state.input(terminal);
+                } else {
+                    // That the slot is free again matters to whoever wants one: control knows whether anyone does.
+                    self.link.state.input_unhurried(terminal);
+                }
                 Frame::End
             }
             TunnelFrameKind::Error(error) => return self.failed(stream, lease, error, sequence),

@@ -69,8 +69,9 @@ impl<T> Default for OnceLock<T> {
 const ITEMS_MAX: usize = 4;
 
 /// In the place of `crossbeam::queue::ArrayQueue`, for one receiver, with no more than what any queue must give: who sees an
-/// item sees what its sender did before. Unlike there an item that is being written is not there yet, instead of waited for,
-/// so that what holds with this holds with that. What else a queue does is nothing that loom looks at, for it would multiply
+/// item sees what its sender did before, and an item that has been pushed is not missed because one before it is still being
+/// written: that one is waited for. Unlike there one that is being written and has nothing behind it is not there yet, so that
+/// what holds with this holds with that. What else a queue does is nothing that loom looks at, for it would multiply
 /// what it has to go through.
 pub struct ArrayQueue<T> {
     capacity: usize,
@@ -91,6 +92,11 @@ impl<T> ArrayQueue<T> {
     pub fn new(capacity: usize) -> Self {
         let slot = |_| Slot { is_there: AtomicBool::new(false), value: Mutex::new(None) };
         Self { capacity, slots: (0..ITEMS_MAX).map(slot).collect(), pushed: 0.into(), popped: 0.into() }
+    }
+
+    /// How many items it has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Adds an item.
@@ -115,21 +121,30 @@ impl<T> ArrayQueue<T> {
             return None;
         }
         let number = self.popped.fetch_add(1, Ordering::SeqCst);
+        while !self.slots[number].is_there.load(Ordering::Acquire) {
+            loom::thread::yield_now();
+        }
         self.slots[number].value.lock().unwrap().take()
     }
 
-    /// How many items are there.
+    /// How many items are there that nothing is written before.
     pub fn len(&self) -> usize {
         self.waiting().take_while(|slot| slot.is_there.load(Ordering::Acquire)).count()
     }
 
-    /// Whether there is none.
+    /// Whether there is none, also none behind one that is being written.
     pub fn is_empty(&self) -> bool {
-        self.waiting().next().is_none_or(|slot| !slot.is_there.load(Ordering::Acquire))
+        let first = self.waiting().position(|slot| slot.is_there.load(Ordering::Acquire));
+        if first.is_some_and(|first| first > 0) {
+            // Whoever comes back for it lets the other one finish.
+            loom::thread::yield_now();
+        }
+        first.is_none()
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Slot<T>> {
-        self.slots.iter().skip(self.popped.load(Ordering::SeqCst))
+        let (popped, pushed) = (self.popped.load(Ordering::SeqCst), self.pushed.load(Ordering::SeqCst));
+        self.slots[..pushed].iter().skip(popped)
     }
 }
 

@@ -86,6 +86,46 @@ fn a_dropped_lease_wakes_control_and_says_truly_whether_its_request_went_out() {
 
 // req: FEN-2
 #[test]
+fn a_slot_that_is_free_again_reaches_who_waits_for_one_though_it_wakes_nobody_otherwise() {
+    interleavings(4, || {
+        let (bell, inbox) = for_thread(8);
+        let (ended, admitted) = (bell.clone(), bell.clone());
+        let returns = Arc::new(Returns::new(8, bell));
+        let mut lease = Lease::new(LeaseId(1), &returns);
+        let holding = thread::spawn(move || {
+            // The end of the run is told, then its holder leaves.
+            ended.send_unhurried(ToControl::Mail(1)).unwrap();
+            lease.settle();
+            drop(lease);
+        });
+        let asking = thread::spawn(move || admitted.send(ToControl::Mail(2)).unwrap());
+        // As control: who asks waits for the one slot there is, and has it when the run's end is known.
+        inbox.adopt();
+        let (mut free, mut waits, mut granted) = (false, false, false);
+        while !granted {
+            while let Some(ToControl::Mail(mail)) = inbox.try_pop() {
+                free |= mail == 1;
+                waits |= mail == 2;
+            }
+            granted = free && waits;
+            if granted {
+                break;
+            }
+            let ready = || !returns.is_empty();
+            if waits {
+                inbox.park(None, ready)
+            } else {
+                inbox.doze(None, ready)
+            }
+            while returns.pop().is_some() {}
+        }
+        holding.join().unwrap();
+        asking.join().unwrap();
+    });
+}
+
+// req: FEN-2
+#[test]
 fn leases_of_two_holders_and_mail_come_through_one_bell() {
     interleavings(3, || {
         let (bell, inbox) = for_thread(2);

@@ -240,3 +240,70 @@ fn what_a_shard_sent_in_its_last_turn_wakes_its_receiver() {
         shard.join().unwrap();
     });
 }
+
+#[test]
+fn who_dozes_finds_what_could_wait_before_what_could_not() {
+    interleavings(4, || {
+        let (sender, inbox) = for_thread(4);
+        let sending = thread::spawn(move || {
+            sender.send_unhurried(1).unwrap();
+            sender.send(2).unwrap();
+        });
+        inbox.adopt();
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            match inbox.try_pop() {
+                Some(item) => taken.push(item),
+                None => inbox.doze(None, || false),
+            }
+        }
+        assert_eq!(taken, [1, 2]);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn who_sleeps_is_woken_for_what_could_wait_though_it_dozed_before() {
+    interleavings(4, || {
+        let (first, inbox) = for_thread(8);
+        let second = first.clone();
+        let senders = [
+            thread::spawn(move || first.send(2).unwrap()),
+            thread::spawn(move || second.send_unhurried(1).unwrap()),
+        ];
+        // As control: it sleeps from the moment at which someone waits, told by the first item.
+        inbox.adopt();
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            match inbox.try_pop() {
+                Some(item) => taken.push(item),
+                None if taken.contains(&2) => inbox.park(None, || false),
+                None => inbox.doze(None, || false),
+            }
+        }
+        for sender in senders {
+            sender.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_dozes_is_woken_where_half_the_room_is_taken() {
+    interleavings(3, || {
+        let (first, inbox) = for_thread(4);
+        let second = first.clone();
+        let senders = [(first, 1), (second, 2)]
+            .map(|(sender, item)| thread::spawn(move || sender.send_unhurried(item).unwrap()));
+        inbox.adopt();
+        // It does not take the first while the second is not there, so that two are half the room.
+        while inbox.len() < 2 {
+            inbox.doze(None, || inbox.len() == 2);
+            if inbox.len() == 1 {
+                thread::yield_now();
+            }
+        }
+        for sender in senders {
+            sender.join().unwrap();
+        }
+    });
+}

@@ -51,8 +51,8 @@ impl Exchange {
     }
 
     /// The next piece of the body, never empty; waits for it without a buffer. `None` after a proper end. May be dropped
-    /// and called again: nothing is lost. By the time the last piece of a body of known length is given, or else `None`,
-    /// the connection is back in the pool, if it may be.
+    /// and called again: nothing is lost. By the time the last piece of a body of known length is given, or of a chunked one
+    /// whose end came with it, or else `None`, the connection is back in the pool, if it may be.
     ///
     /// # Errors
     /// The answer is cut or malformed; the connection is closed.

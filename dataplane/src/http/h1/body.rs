@@ -8,6 +8,8 @@ use crate::http::{
     limits::Limits,
 };
 
+/// Bytes of framing behind a piece that it may keep in memory however short it is.
+const FRAMING_KEPT: usize = 512;
 /// Hexadecimal digits of a chunk size: more cannot be meant.
 const MAX_SIZE_DIGITS: usize = 16;
 
@@ -177,7 +179,9 @@ impl BodyDecoder {
         }
     }
 
-    /// Takes the next piece off the front of `buf`, without a copy.
+    /// Takes the next piece off the front of `buf`: of a chunked body the data of all chunks that are there, moved together,
+    /// so that what follows costs once for each read and not for each chunk. The first chunk's data is not copied. What is wrong
+    /// behind data is told by the next call.
     ///
     /// # Errors
     /// The chunked body is malformed; what is left must not be read.
@@ -192,17 +196,54 @@ impl BodyDecoder {
                     self.state = if left == 0 { State::End } else { State::Length(left) };
                     return Ok(Decoded::Data(piece));
                 }
-                State::Data(left) => {
-                    let (piece, left) = take(buf, left);
-                    self.state = if left == 0 { State::DataCr } else { State::Data(left) };
-                    return Ok(Decoded::Data(piece));
-                }
+                State::Data(_) => return Ok(Decoded::Data(self.join_chunks(buf))),
                 _ => {
                     let used = self.step(buf)?;
                     buf.advance(used.min(buf.len()));
                 }
             }
         }
+    }
+
+    /// Takes the data at the front of `buf` and that of the chunks behind it, as far as they are there and well-formed.
+    fn join_chunks(&mut self, buf: &mut BytesMut) -> Bytes {
+        // Up to `end` there is data, from `next` on what was not looked at.
+        let (mut end, mut next) = (0, 0);
+        while let Some(rest) = buf.get(next..).filter(|rest| !rest.is_empty()) {
+            match self.state {
+                State::Data(left) => {
+                    let n = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    let left = left.saturating_sub(n as u64);
+                    self.state = if left == 0 { State::DataCr } else { State::Data(left) };
+                    if next > end {
+                        buf.copy_within(next..next + n, end);
+                    }
+                    (end, next) = (end + n, next + n);
+                }
+                State::DataCr if let Some((used, size)) = usual_line(rest) => {
+                    self.state = State::Data(size);
+                    next += used;
+                }
+                State::End => break,
+                before => match self.step(rest) {
+                    Ok(used) => next += used,
+                    Err(_) => {
+                        // Found again by the next call, behind the data.
+                        self.state = before;
+                        break;
+                    }
+                },
+            }
+        }
+        if next - end > end.max(FRAMING_KEPT) {
+            // It may have to wait, and would keep the memory of all that framing.
+            let piece = Bytes::copy_from_slice(buf.get(..end).unwrap_or_default());
+            buf.advance(next);
+            return piece;
+        }
+        let piece = buf.split_to(end).freeze();
+        buf.advance(next - end);
+        piece
     }
 
     /// Reads framing bytes up to the next data, the end, or the end of `bytes`; gives how many.
@@ -296,6 +337,21 @@ impl BodyDecoder {
 fn take(buf: &mut BytesMut, left: u64) -> (Bytes, u64) {
     let n = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
     (buf.split_to(n).freeze(), left.saturating_sub(n as u64))
+}
+
+/// What stands between two chunks as nearly every server writes it: CRLF, a size of at most eight digits that is not 0, CRLF. Gives
+/// its length and the size; `None` for everything else, well-formed or not.
+fn usual_line(bytes: &[u8]) -> Option<(usize, u64)> {
+    let line = bytes.strip_prefix(b"\r\n")?;
+    let mut size = 0;
+    for (at, &byte) in line.iter().take(9).enumerate() {
+        let Some(digit) = digit(byte) else {
+            let ends = line.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n"));
+            return (ends && size > 0).then_some((at + 4, size));
+        };
+        size = size << 4 | digit;
+    }
+    None
 }
 
 fn digit(byte: u8) -> Option<u64> {

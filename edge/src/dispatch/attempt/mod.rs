@@ -175,7 +175,10 @@ impl Attempt {
         match frame {
             Frame::Start { status, headers, until_close } => Step::Head { status, headers, until_close },
             Frame::Body(bytes) => Step::Body(bytes),
-            Frame::End => self.end(Step::Complete),
+Frame::End => {
+                running.lease.settle();
+                self.end(Step::Complete)
+            }
             Frame::Run(event) if matches!(event.kind, RunEventKind::Complete { .. }) => {
                 self.end(Step::Run(event))
             }

@@ -151,6 +151,50 @@ fn data_is_not_copied() {
 }
 
 #[test]
+fn the_chunks_of_a_read_are_one_piece_and_what_is_wrong_behind_them_comes_after_it() {
+    let piece = |decoder: &mut BodyDecoder, buf: &mut BytesMut| match decoder.decode(buf) {
+        Ok(Decoded::Data(data)) => data,
+        other => panic!("{other:?}"),
+    };
+    let limits = Limits { chunk_ext_bytes: 16, ..Limits::default() };
+    // A size line of every kind; the last chunk's data is not all there.
+    let mut buf = BytesMut::from(&b"2\r\nab\r\n003\r\ncde\r\n1;x=y\r\nf\r\nA\r\n01234"[..]);
+    let mut decoder = BodyDecoder::chunked(&limits);
+    assert_eq!(piece(&mut decoder, &mut buf), b"abcdef01234"[..]);
+    assert_eq!((buf.len(), decoder.decode(&mut buf)), (0, Ok(Decoded::NeedMore)));
+    // The end is known with the last piece.
+    buf.extend_from_slice(b"56789\r\n0\r\n\r\nmore");
+    assert_eq!(piece(&mut decoder, &mut buf), b"56789"[..]);
+    assert!(decoder.is_end());
+    assert_eq!(buf, b"more"[..]);
+
+    let zero = "00000000";
+    for (wrong, fault) in [
+        ("x", BodyFault::LineEnd),
+        ("\r\nx", BodyFault::Size),
+        ("\r\n1;\u{0}", BodyFault::Extension),
+        ("\r\n0\r\n(", BodyFault::Trailer),
+        (&format!("\r\n{zero}{zero}1"), BodyFault::Size),
+    ] {
+        let mut buf = BytesMut::from(format!("1\r\na\r\n2\r\nbc{wrong}").as_str());
+        let mut decoder = BodyDecoder::chunked(&limits);
+        assert_eq!(piece(&mut decoder, &mut buf), b"abc"[..], "{wrong:?}");
+        assert_eq!(decoder.decode(&mut buf), Err(fault), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_piece_does_not_keep_the_memory_of_much_framing() {
+    let small: String = (0..10_000).map(|_| "1\r\nx\r\n").collect();
+    let mut buf = BytesMut::from(small.as_str());
+    let Ok(Decoded::Data(data)) = BodyDecoder::chunked(&Limits::default()).decode(&mut buf) else { panic!() };
+    assert_eq!(data, vec![b'x'; 10_000]);
+    // The buffer is free for another use, which it is not while a piece is a part of it.
+    buf.clear();
+    assert!(buf.try_reclaim(small.len() / 2), "the piece is still a part of it");
+}
+
+#[test]
 fn an_early_end_of_the_connection_is_told_from_the_right_one() {
     for (decoder, bytes, end) in [
         (BodyDecoder::length(5), "hell", Err(Truncated)),
