@@ -1,10 +1,6 @@
 //! The control thread: drives `control::Machine`; the one place where control meets the data plane. No policy here.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use control::{
     Machine,
@@ -15,6 +11,7 @@ use control::{
 use dataplane::{
     clock,
     mailbox::{Sender, ThreadInbox},
+    relay::ByNumber,
 };
 use prometheus::IntCounter;
 
@@ -35,7 +32,7 @@ pub struct ControlLoop {
     inbox: ThreadInbox<ToControl>,
     returns: Arc<Returns>,
     shards: Vec<Outbox>,
-    connections: HashMap<ConnectionId, usize>,
+    connections: ByNumber<ConnectionId, usize>,
     metrics: Arc<Metrics>,
 }
 
@@ -95,7 +92,7 @@ impl ControlLoop {
             inbox,
             returns,
             shards: shards.into_iter().map(outbox).collect(),
-            connections: HashMap::new(),
+            connections: ByNumber::default(),
             metrics,
         }
     }

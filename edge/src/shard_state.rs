@@ -13,7 +13,7 @@ use dataplane::{
     local::{Latch, Signal},
     mailbox::Sender,
     panic_point,
-    relay::CloseReason,
+    relay::{ByNumber, CloseReason},
     shard::guarded_call,
     time,
 };
@@ -45,7 +45,7 @@ pub struct ShardState {
     /// Live requests.
     pub requests: Rc<Requests>,
     /// Live Node connections.
-    pub links: RefCell<HashMap<ConnectionId, Rc<NodeLink>>>,
+    pub links: RefCell<ByNumber<ConnectionId, Rc<NodeLink>>>,
     /// Closed when the process drains: no new request is taken.
     pub draining: Latch,
     /// Closed when the grace is over.

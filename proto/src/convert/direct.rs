@@ -99,10 +99,7 @@ enum Sink<'a> {
 impl Sink<'_> {
     fn varint(&mut self, mut value: u64) {
         match self {
-            Self::Length(length) => {
-                let bits = u64::BITS - (value | 1).leading_zeros();
-                **length += usize::try_from(bits.div_ceil(7)).unwrap_or_default();
-            }
+            Self::Length(length) => **length += varint_len(value),
             Self::Bytes(out) => {
                 while value >= 0x80 {
                     out.push(u8::try_from(value & 0x7F).unwrap_or_default() | 0x80);
@@ -139,19 +136,46 @@ impl Sink<'_> {
         }
     }
 
+    /// Lengths are told by a formula: most of what such a message costs would be to go over its headers again for them.
     fn headers(&mut self, field: u32, headers: &[Header]) {
         for header in headers {
-            let mut length = 0;
-            header_fields(header, &mut Sink::Length(&mut length));
+            let length = member_len(header.name.len()) + member_len(header.value.len());
             self.bytes_head(field, length);
-            header_fields(header, self);
+            match self {
+                Self::Length(total) => **total += length,
+                Self::Bytes(out) => {
+                    push_member(out, 1, header.name.as_bytes());
+                    push_member(out, 2, &header.value);
+                }
+            }
         }
     }
 }
 
-fn header_fields(header: &Header, sink: &mut Sink<'_>) {
-    sink.bytes(1, header.name.as_bytes());
-    sink.bytes(2, &header.value);
+/// Bytes of a length-delimited field with a number below 16, which has a key of one byte; an empty one is left out.
+const fn member_len(len: usize) -> usize {
+    match len {
+        0 => 0,
+        1..0x80 => 2 + len,
+        _ => 1 + varint_len(len as u64) + len,
+    }
+}
+
+/// Appends such a field.
+fn push_member(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    match u8::try_from(bytes.len()) {
+        Ok(0) => {}
+        Ok(length @ ..0x80) => {
+            out.extend_from_slice(&[field << 3 | 2, length]);
+            out.extend_from_slice(bytes);
+        }
+        _ => Sink::Bytes(out).bytes(field.into(), bytes),
+    }
+}
+
+/// Bytes of a varint.
+const fn varint_len(value: u64) -> usize {
+    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Reads a frame that holds one of these messages, in order and valid; `None` for every other one.
@@ -252,6 +276,12 @@ fn push_header(headers: &mut Vec<Header>, mut fields: Fields<'_>) -> Option<()> 
     if headers.is_empty() {
         headers.reserve(HEADERS_USUAL);
     }
+    if let Some((name, value)) = usual_header(fields.bytes()) {
+        let at = fields.end - value;
+        let name = str::from_utf8(name).ok()?.to_owned();
+        headers.push(Header { name, value: fields.frame.slice(at..fields.end) });
+        return Some(());
+    }
     let mut header = Header { name: String::new(), value: Bytes::new() };
     while let Some((number, value)) = fields.next()? {
         match (number, value) {
@@ -262,6 +292,16 @@ fn push_header(headers: &mut Vec<Header>, mut fields: Fields<'_>) -> Option<()> 
     }
     headers.push(header);
     Some(())
+}
+
+/// The name and the length of the value of a header that has both, each in less than 128 bytes, as our encoder writes it.
+fn usual_header(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    const NAME: u8 = 1 << 3 | 2;
+    const VALUE: u8 = 2 << 3 | 2;
+    let [NAME, length @ 1..0x80, rest @ ..] = bytes else { return None };
+    let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+    let [VALUE, length @ 1..0x80, value @ ..] = rest else { return None };
+    (value.len() == usize::from(*length)).then_some((name, value.len()))
 }
 
 /// The value of a field.

@@ -75,7 +75,7 @@ impl Request {
             &method,
             request.target,
             &key.authority,
-            request.headers.iter(),
+            request.headers.raw(),
             framing,
         )
         .map_err(ClientError::Request)?;

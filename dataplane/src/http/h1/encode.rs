@@ -40,7 +40,7 @@ pub fn request_head<'a>(
     method: &Method,
     target: &str,
     host: &str,
-    fields: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     framing: Framing,
 ) -> Result<(), EncodeFault> {
     if method.as_str().is_empty() || !method.as_str().bytes().all(is_token_byte) {

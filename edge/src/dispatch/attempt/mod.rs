@@ -175,7 +175,7 @@ impl Attempt {
         match frame {
             Frame::Start { status, headers, until_close } => Step::Head { status, headers, until_close },
             Frame::Body(bytes) => Step::Body(bytes),
-Frame::End => {
+            Frame::End => {
                 running.lease.settle();
                 self.end(Step::Complete)
             }

@@ -19,6 +19,9 @@ pub enum StaticFieldError {
 /// What the Node sets itself: an answer is passed on as it comes, so it must come as it is.
 const ACCEPT_ENCODING: (&str, &str) = ("accept-encoding", "identity");
 
+/// Room for what the Node adds to a request's fields, usually enough.
+const OWN_BYTES: usize = 128;
+
 /// The configured fields of an adapter; a credential of the provider may be among them.
 ///
 /// # Errors
@@ -45,7 +48,8 @@ pub fn static_fields(configured: &[Header]) -> Result<Headers, StaticFieldError>
 pub fn request_fields(from_edge: &[Header], configured: &Headers, auth: Option<&Header>) -> Headers {
     let received = from_edge.iter().map(|header| (header.name.as_str(), header.value.as_ref()));
     let is_auth = |name: &str| auth.is_some_and(|auth| auth.name == name);
-    let mut fields = Headers::new();
+    let bytes = from_edge.iter().map(|header| header.name.len() + header.value.len()).sum::<usize>();
+    let mut fields = Headers::with_room(from_edge.len() + configured.len() + 2, bytes + OWN_BYTES);
     for (name, value) in hop::forwardable_request_fields(received) {
         if name != ACCEPT_ENCODING.0 && configured.get(name).is_none() && !is_auth(name) {
             // A value that HTTP cannot carry is left out; no client can send one to the Edge.
@@ -70,10 +74,14 @@ pub fn own_fields(configured: &Headers, is_json: bool) -> Headers {
 /// The end-to-end fields of a provider's answer, in their order.
 #[must_use]
 pub fn response_fields(from_provider: &Headers) -> Vec<Header> {
-    hop::forwardable_response(from_provider)
-        .filter_map(|(name, value)| Header::new(name, Bytes::copy_from_slice(value)).ok())
-        .take(HEADERS_MAX)
-        .collect()
+    let mut fields = Vec::with_capacity(from_provider.len().min(HEADERS_MAX));
+    for (name, value) in hop::forwardable_response(from_provider).take(HEADERS_MAX) {
+        // A head that was parsed holds what the wire takes, by its stricter rules: it is not checked again.
+        let field = Header { name: name.to_owned(), value: Bytes::copy_from_slice(value) };
+        debug_assert_eq!(field.check(), Ok(()), "{name}");
+        fields.push(field);
+    }
+    fields
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ fn heads_are_written_as_they_should_look() {
     assert_eq!(String::from_utf8(out).unwrap(), text);
 
     let mut out = Vec::new();
-    encode::request_head(&mut out, &Method::Post, "/v1?x", "h:1", headers.iter(), Framing::Chunked).unwrap();
+    encode::request_head(&mut out, &Method::Post, "/v1?x", "h:1", headers.raw(), Framing::Chunked).unwrap();
     let text =
         "POST /v1?x HTTP/1.1\r\nhost: h:1\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
     assert_eq!(String::from_utf8(out).unwrap(), text);
