@@ -34,10 +34,10 @@ use crate::{
     control_loop::ControlLoop,
     lease::Returns,
     link::NodeLink,
-    mail::{Open, RequestMessage, ToControl, ToShard},
+    mail::{Frame, Open, RequestMessage, ToControl, ToShard},
     metrics::Metrics,
     pki::authority::Authority,
-    requests::Registered,
+    requests::{Event, Registered},
     shard_state::ShardState,
 };
 
@@ -412,5 +412,67 @@ fn the_end_of_a_connection_reaches_control_although_its_inbox_is_full() {
         }
         assert_eq!(w.slots(), (2, 2));
         drop(asked);
+    });
+}
+
+#[test]
+fn a_question_is_answered_with_all_that_came_with_it() {
+    on_a_shard(|| async {
+        let mut w = World::new(64, 64);
+        let (connection, _link) = w.ready_link().await;
+        let mut asked = w.asks();
+        w.control.turn();
+        w.shard_takes(REQUESTS).await;
+        let lease = lease_of(&w.goes_on(&mut asked));
+        w.shard_takes(LINKS).await;
+
+        let answers = Rc::new(dataplane::local::Queue::new());
+        w.states[REQUESTS].inspections.borrow_mut().insert(1, Rc::clone(&answers));
+        w.states[REQUESTS].input(Input::Inspect { token: 1, detail: false });
+        // Of neither control is told in a hurry.
+        w.states[LINKS].input_unhurried(Input::Terminal { connection, lease, error: None, sequence: 0 });
+        let ended = asked.attempt.handle(Event::Frame(lease, 0, Frame::End));
+        assert!(matches!(ended, Step::Complete));
+        w.control.turn();
+        w.shard_takes(REQUESTS).await;
+        assert_eq!(answers.try_pop().map(|snapshot| snapshot.leases), Some(0));
+        assert_eq!(w.slots(), (1, 1));
+    });
+}
+
+#[test]
+fn whoever_waits_gets_a_slot_that_comes_free_though_control_is_not_told_in_a_hurry() {
+    on_a_shard(|| async {
+        let mut w = World::new(64, 64);
+        let (connection, _link) = w.ready_link().await;
+        // One more than there are slots.
+        let asked: Vec<_> = (0..=CAPACITY).map(|_| w.asks()).collect();
+        let World { control, states, mut inboxes, .. } = w;
+        let thread = std::thread::spawn(move || control.run());
+        let mut grants = Vec::new();
+        let mut batch = Vec::new();
+        while grants.len() <= CAPACITY {
+            let within = clock::now() + std::time::Duration::from_secs(20);
+            let received = inboxes[REQUESTS].receive(&mut batch, 100);
+            assert!(dataplane::time::before(within, received).await.is_some(), "{} granted", grants.len());
+            for mail in batch.drain(..) {
+                let ToShard::Granted(grant, mut lease) = mail else { panic!("{mail:?}") };
+                assert!(lease.claim().send());
+                lease.settle();
+                grants.push((grant.lease, lease));
+            }
+            if grants.len() == CAPACITY {
+                let lease = grants[0].0;
+                states[LINKS].input_unhurried(Input::Terminal {
+                    connection,
+                    lease,
+                    error: None,
+                    sequence: 0,
+                });
+            }
+        }
+        drop((grants, asked));
+        states[LINKS].tell_control(ToControl::Stop);
+        thread.join().unwrap();
     });
 }
