@@ -8,8 +8,9 @@
 //!
 //! Every program has a thread of its own, which starts it, feeds and reads its pipes and waits for its end. Starting one is a fork and
 //! an exec, which may take as long as a disk does, and reading its pipes on the shard would put three more descriptors and an end
-//! that cannot be polled there. A thread costs 30 µs where a program costs a millisecond, and nothing while it waits in `poll`; with
-//! no program there is no thread. What the shard does not take stays in the pipe, and the program waits ([`BATCHES_MAX`]).
+//! that cannot be polled there. A thread takes 26 µs of the shard and 38 KiB, where the shortest run of a program takes milliseconds; a
+//! hundred of them that wait in `poll` took no measurable time in 10 s (a debug build on two busy cores). With no program there is
+//! no thread. What the shard does not take stays in the pipe, and the program waits ([`BATCHES_MAX`]).
 
 mod keeper;
 mod link;
