@@ -80,8 +80,7 @@ impl<'a> Output<'a> {
             return Ok(());
         }
         self.started = Some(mode);
-        self.watch.note(Progress::ResponseStart);
-        self.terminal.event(RunEventKind::Start, mode.metadata())
+        self.event(RunEventKind::Start, mode.metadata())
     }
 
     /// Assistant text.
@@ -147,7 +146,6 @@ impl<'a> Output<'a> {
 
     fn say(&mut self, part: Part) -> Result<(), Failed> {
         self.start(ToolMode::Native)?;
-        self.watch.note(part.progress());
         self.waiting.push(part);
         self.flush()
     }
@@ -160,9 +158,15 @@ impl<'a> Output<'a> {
                 break;
             }
             let Some(event) = self.waiting.pop(room) else { break };
-            self.terminal.event(event, BTreeMap::new())?;
+            self.event(event, BTreeMap::new())?;
         }
         Ok(())
+    }
+
+    /// Sends an event, which is progress of the backend's or not (STL-3).
+    fn event(&self, event: RunEventKind, metadata: BTreeMap<String, String>) -> Result<(), Failed> {
+        self.watch.note(Progress::of_event(&event));
+        self.terminal.event(event, metadata)
     }
 
     async fn wait(&self) {
@@ -186,15 +190,6 @@ enum Part {
     Text(String),
     Reasoning(String),
     Usage(Usage),
-}
-
-impl Part {
-    fn progress(&self) -> Progress {
-        match self {
-            Self::Text(text) | Self::Reasoning(text) => Progress::Content(text.len()),
-            Self::Usage(_) => Progress::Usage,
-        }
-    }
 }
 
 impl Waiting {

@@ -8,21 +8,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use proto::message::{RunEventKind, TunnelFrameKind};
+use proto::message::RunEventKind;
 
 /// What a provider can be seen to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The head of its answer came.
     ResponseStart,
-    /// Body bytes, or text: how many that are something for the client.
+    /// Body bytes, or text: how many that are something for the client. Comments of an event stream are not, see
+    /// [`comments`](super::comments).
     Content(usize),
     /// Usage before the end.
     Usage,
     /// The end, whatever came with it: a terminal's type outranks its payload.
     Terminal,
-    /// Something that is nothing for the client: an empty frame, a heartbeat, a comment.
-    Nothing,
 }
 
 impl Progress {
@@ -41,24 +40,13 @@ impl Progress {
         }
     }
 
-    /// What a frame of a tunnel is, comments of event streams apart: see [`super::comments`].
-    #[must_use]
-    pub fn of_frame(frame: &TunnelFrameKind) -> Self {
-        match frame {
-            TunnelFrameKind::ResponseStart { .. } => Self::ResponseStart,
-            TunnelFrameKind::Body(body) => Self::Content(body.len()),
-            TunnelFrameKind::Usage(_) => Self::Usage,
-            TunnelFrameKind::End | TunnelFrameKind::Error(_) => Self::Terminal,
-        }
-    }
-
     /// Whether it starts the clock anew.
     #[must_use]
     pub fn counts(self) -> bool {
         match self {
             Self::ResponseStart | Self::Usage => true,
             Self::Content(bytes) => bytes > 0 || planted!(EmptyIsProgress),
-            Self::Terminal | Self::Nothing => false,
+            Self::Terminal => false,
         }
     }
 }
@@ -124,7 +112,6 @@ impl Activity {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use dataplane::clock;
     use proto::message::{ErrorKind, ExecutionError, Usage};
 
@@ -144,7 +131,6 @@ mod tests {
         let error = || ExecutionError::new(ErrorKind::Connect, "no");
         let complete =
             RunEventKind::Complete { finish_reason: "stop".to_owned(), usage: Some(Usage::default()) };
-        let start = TunnelFrameKind::ResponseStart { status: 200, headers: Vec::new(), until_close: false };
         for (progress, counts) in [
             (Progress::of_event(&RunEventKind::Start), true),
             (delta("a", ""), true),
@@ -154,13 +140,10 @@ mod tests {
             (Progress::of_event(&complete), false),
             (Progress::of_event(&RunEventKind::Error(error())), false),
             (Progress::of_event(&RunEventKind::Cancelled), false),
-            (Progress::of_frame(&start), true),
-            (Progress::of_frame(&TunnelFrameKind::Body(Bytes::from_static(b"x"))), true),
-            (Progress::of_frame(&TunnelFrameKind::Body(Bytes::new())), false),
-            (Progress::of_frame(&TunnelFrameKind::Usage(Usage::default())), true),
-            (Progress::of_frame(&TunnelFrameKind::End), false),
-            (Progress::of_frame(&TunnelFrameKind::Error(error())), false),
-            (Progress::Nothing, false),
+            // Of a tunnel: head and body.
+            (Progress::ResponseStart, true),
+            (Progress::Content(1), true),
+            (Progress::Content(0), false),
         ] {
             assert_eq!(progress.counts(), counts, "{progress:?}");
             let begun = clock::now();
