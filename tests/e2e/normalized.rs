@@ -373,6 +373,42 @@ fn an_input_over_64_kib_follows_its_request_in_parts_under_credit() -> anyhow::R
     Ok(())
 }
 
+// req: WIR-6
+#[test]
+fn credit_comes_back_as_an_answer_drains_also_one_that_is_gathered() -> anyhow::Result<()> {
+    let (site, edge, mut node) = stage()?;
+    let part = "x".repeat(32 * 1024);
+    for stream in [true, false] {
+        let mut client = ask(&site, &edge, &body(stream, &json!({})))?;
+        // A client that does not read would be waited for.
+        let reader = std::thread::spawn(move || client.answer());
+        let run = node.run_request()?;
+        node.event(run.stream, 0, RunEventKind::Start)?;
+        let (mut credit, mut sequence, mut sent) = (run.window_bytes as usize, 1, 0);
+        while sent < 3 * run.window_bytes as usize {
+            if credit >= part.len() {
+                node.event(run.stream, sequence, said(&part))?;
+                (credit, sequence, sent) = (credit - part.len(), sequence + 1, sent + part.len());
+                continue;
+            }
+            match node.next()? {
+                Message::Credit(more) if more.stream == run.stream => credit += more.bytes as usize,
+                other => bail!("expected credit, got {}", other.name()),
+            }
+        }
+        node.event(run.stream, sequence, completed("length"))?;
+        let answer = reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+        let text: String = if stream {
+            let deltas = deltas(&chunks(&answer)?);
+            deltas.iter().filter_map(|delta| delta["content"].as_str()).collect()
+        } else {
+            answer.json()?["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()
+        };
+        ensure!(text.len() == sent, "{} of {sent} bytes", text.len());
+    }
+    Ok(())
+}
+
 // req: CAN-1, POL-11
 #[test]
 fn a_client_that_leaves_stops_its_run() -> anyhow::Result<()> {
