@@ -11,6 +11,7 @@ mod flaps;
 mod holds;
 mod limits;
 mod network;
+mod stalls;
 #[path = "../e2e/support/mod.rs"]
 #[allow(dead_code, reason = "the scripted Node of the e2e suite, of which this one needs a part")]
 mod support;
