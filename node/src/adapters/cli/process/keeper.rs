@@ -30,6 +30,7 @@ use super::{
     },
     Event, KILL_AFTER, KILLED, LAST_KILL_AFTER,
     link::{LAST_CALL, Link},
+    origin::{HugePages, leave_core},
 };
 use crate::run::terminal::Failed;
 
@@ -143,6 +144,9 @@ enum Source {
 impl Running {
     fn start(task: Task) -> Result<Self, Failed> {
         let Task { program, args, environment, prompt, .. } = task;
+        leave_core();
+        // Up to the exec, which the start waits for.
+        let huge_pages = HugePages::allow();
         let mut child = Command::new(&program)
             .args(args)
             .env_clear()
@@ -155,6 +159,7 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| Failed::error(ErrorKind::Connect, format!("cannot start {program}: {error}")))?;
+        drop(huge_pages);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         Ok(Self {
             pid: Pid::from_child(&child),

@@ -14,6 +14,7 @@
 
 mod keeper;
 mod link;
+mod origin;
 
 use std::{
     collections::BTreeMap,
