@@ -38,7 +38,9 @@ pub fn judge(status: u16, body: &[u8]) -> Refusal {
         400..=498 => ErrorKind::InvalidRequest,
         _ => ErrorKind::UpstreamProtocol,
     };
-    let of_tools = status == 400 && said.contains("does not support") && said.contains("tools");
+    // The words before it are the model's name, which may be anything.
+    let lacks_tools = said.split_once("does not support").is_some_and(|(_, what)| what.contains("tools"));
+    let of_tools = status == 400 && lacks_tools;
     let colon = if said.is_empty() { "" } else { ": " };
     Refusal { failed: Failed::Error(kind, format!("ollama answered {status}{colon}{said}")), of_tools }
 }
@@ -98,6 +100,13 @@ mod tests {
                 r#"{"error":"\"x\" does not support thinking"}"#,
                 ErrorKind::InvalidRequest,
                 "ollama answered 400: \"x\" does not support thinking",
+                false,
+            ),
+            (
+                400,
+                r#"{"error":"\"big-tools\" does not support thinking"}"#,
+                ErrorKind::InvalidRequest,
+                "ollama answered 400: \"big-tools\" does not support thinking",
                 false,
             ),
             (
