@@ -7,6 +7,7 @@
 mod cancel;
 mod chat;
 mod cli;
+mod command;
 mod dev;
 mod direct;
 mod drain;
