@@ -50,7 +50,7 @@ fn nothing_stalls(stand: &Stand) -> anyhow::Result<()> {
 
 // req: PRE-1, STL-6, TUN-8
 #[test]
-fn a_deadline_at_the_same_moment_as_a_stall_is_a_deadline_and_no_evidence() -> anyhow::Result<()> {
+fn a_deadline_as_long_as_a_stall_takes_comes_first_and_is_no_evidence() -> anyhow::Result<()> {
     for stop in [Stop::BeforeHeaders, Stop::AfterHeaders] {
         let stand = Stand::with(silent(stop), &format!("request_timeout_ms: {}", TIMEOUT.as_millis()))?;
         let clients =
