@@ -24,6 +24,7 @@ use support::{
     PATIENCE,
     certs::Pki,
     edge::{Edge, Outcome},
+    log,
     node::{Node, Setup, config},
 };
 
@@ -138,9 +139,10 @@ fn a_run_is_one_program_that_a_request_steers_by_its_prompt_alone() {
     assert!(completed(&edge, 3).ends_with("fixed\nSystem:\na\n\nUser:\nb\n"));
 }
 
-// req: RUN-1
+// req: RUN-1, OBS-4
 #[test]
-fn what_a_program_cannot_be_asked_is_refused_and_what_it_says_at_its_failure_arrives() {
+fn what_a_program_cannot_be_asked_is_refused_and_what_it_says_at_its_failure_arrives_and_is_in_no_log() {
+    let log = log::taken();
     let (edge, _node) = ready("read line; echo \"bad $line\" >&2; exit 7", &[], 1);
     let mut input = asks("a");
     input.tools.push(Tool { name: "f".to_owned(), description: String::new(), parameters: None });
@@ -150,6 +152,8 @@ fn what_a_program_cannot_be_asked_is_refused_and_what_it_says_at_its_failure_arr
     ask(&edge, run(2, &asks("prompt\n")));
     let expected = (ErrorKind::UpstreamProtocol, "the program ended with code 7: bad prompt".to_owned());
     assert_eq!(edge.outcome(2).error(), expected);
+    let logged = log::text(&log);
+    assert!(logged.contains("provider failed") && !logged.contains("bad prompt"), "{logged}");
 }
 
 // req: PRE-3, CAN-1, GAT-1

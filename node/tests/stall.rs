@@ -5,7 +5,6 @@ mod support;
 
 use std::{
     collections::BTreeMap,
-    sync::mpsc,
     time::{Duration, Instant},
 };
 
@@ -21,6 +20,7 @@ use support::{
     PATIENCE, QUIET,
     certs::Pki,
     edge::{Edge, Response},
+    log,
     node::{Node, Setup, chat, config, config_with_ollama, run},
     provider::{Call, Provider},
 };
@@ -307,28 +307,10 @@ fn a_normalized_run_stalls_as_a_tunnel_does() {
     assert!(node.metrics.text().lines().any(|found| found.starts_with(line) && found.ends_with(" 1")));
 }
 
-/// Where every Node of this process logs to.
-#[derive(Clone)]
-struct Log(mpsc::Sender<Vec<u8>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let _test_over = self.0.send(bytes.to_vec());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 // req: OBS-1, OBS-4, STL-5
 #[test]
 fn nothing_of_a_client_is_in_what_is_told_of_a_stall() {
-    let (sent, log) = mpsc::channel();
-    let writer = Log(sent);
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let log = log::taken();
     let (edge, node, provider) = ready(1);
     let secret = |name: &str| Header::new(name, "sentinel-credential").unwrap();
     let request = TunnelRequest {
@@ -352,7 +334,7 @@ fn nothing_of_a_client_is_in_what_is_told_of_a_stall() {
     drop(call.wait_for_close());
     let error = edge.response(1).result.unwrap_err();
     let metrics = node.metrics.text();
-    let logged = String::from_utf8(log.try_iter().flatten().collect()).unwrap();
+    let logged = log::text(&log);
     let lines: Vec<_> =
         logged.lines().filter(|line| line.contains("node_response_stall_observation")).collect();
     let words = ["execution=\"tunnel\"", "provider_health=\"available\"", "fence=\"confirmed\"", "idle_ms="];

@@ -14,12 +14,14 @@ use super::{
 };
 use crate::adapters::Provider;
 
-/// Asks, at each address of the origin until one takes the connection, and reads a body of at most `bytes_max`; with 0, none at
-/// all. May be dropped freely; the connection is closed then.
+/// Asks, at each address of the origin until one takes the connection, and reads a body of at most `bytes_max`; with 0, and
+/// of a status of 500 or more, none at all. May be dropped freely; the connection is closed then.
 pub(super) async fn ask(provider: &Provider, request: &Request, bytes_max: usize) -> Result<Answer, Fault> {
     let exchange = reach(provider, request).await?;
     let status = exchange.head.status;
-    let body = if bytes_max == 0 { BytesMut::new() } else { whole(exchange, bytes_max).await? };
+    // A server that is broken may never end the words it has about that.
+    let is_judged = bytes_max == 0 || status >= 500;
+    let body = if is_judged { BytesMut::new() } else { whole(exchange, bytes_max).await? };
     Ok(Answer { status, body })
 }
 

@@ -24,7 +24,7 @@ use super::{
     output::{Output, ToolMode, WINDOW_BYTES_MIN},
     supervise::{Supervisor, Watch},
     terminal::{Completion, End, Failed, Terminal},
-    tunnel::{deadline, report},
+    tunnel::{Words, deadline, report},
 };
 use crate::adapters::{
     Adapter, Provider,
@@ -71,7 +71,7 @@ impl Normalized {
         let ended = supervisor.run(work, |failure| run.terminal.fence(failure)).await;
         match &ended.result {
             Ok(_) => tracing::debug!(run = run_id, stream, "run completed"),
-            Err(failure) => report(&run_id, stream, failure),
+            Err(failure) => report(&run_id, stream, failure, Words::Backends),
         }
         ended.finish(run.terminal).await;
     }

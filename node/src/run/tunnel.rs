@@ -105,7 +105,7 @@ impl Run {
         let (run, stream) = (self.run_id.as_str(), self.stream);
         match &ended.result {
             Ok(_) => tracing::debug!(run, stream, "tunnel completed"),
-            Err(failure) => report(run, stream, failure),
+            Err(failure) => report(run, stream, failure, Words::Ours),
         }
         ended.finish(self.terminal).await;
     }
@@ -123,8 +123,17 @@ impl Run {
     }
 }
 
+/// Whose words a failure may be told in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// This Node's own.
+    Ours,
+    /// Also a backend's, which may repeat what it was asked: they are for the client, and not for a log (OBS-4).
+    Backends,
+}
+
 /// A failure of the provider's is worth a warning, but not one for each of a thousand requests.
-pub(super) fn report(run: &str, stream: u64, failure: &Failed) {
+pub(super) fn report(run: &str, stream: u64, failure: &Failed, words: Words) {
     const PAUSE: Duration = Duration::from_secs(10);
     thread_local! {
         static WARNED: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -132,9 +141,16 @@ pub(super) fn report(run: &str, stream: u64, failure: &Failed) {
     let now = clock::now();
     let is_due = WARNED.get().is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
     match failure {
-        Failed::Error(kind, error) if is_due && is_the_providers(*kind) => {
-            WARNED.set(Some(now));
-            tracing::warn!(run, kind = kind.as_str(), error, "provider failed");
+        Failed::Error(kind, error) => {
+            // Nothing has been asked where there is no connection: why is this Node's to say.
+            let is_ours = words == Words::Ours || *kind == ErrorKind::Connect;
+            let error = if is_ours { error } else { "in the backend's words, which only the client is told" };
+            if is_due && is_the_providers(*kind) {
+                WARNED.set(Some(now));
+                tracing::warn!(run, kind = kind.as_str(), error, "provider failed");
+            } else {
+                tracing::debug!(run, stream, kind = kind.as_str(), error, "execution failed");
+            }
         }
         _ => tracing::debug!(run, stream, ?failure, "execution failed"),
     }

@@ -3,6 +3,7 @@
 
 pub mod certs;
 pub mod edge;
+pub mod log;
 pub mod node;
 pub mod provider;
 

@@ -86,7 +86,7 @@ pub(super) static LAST_CALL: LastCall = LastCall { made: AtomicBool::new(false),
 #[derive(Debug)]
 pub(super) struct LastCall {
     made: AtomicBool,
-    bell: OnceLock<Option<Bell>>,
+    bell: OnceLock<Bell>,
 }
 
 impl LastCall {
@@ -107,7 +107,11 @@ impl LastCall {
     }
 
     fn bell(&self) -> Option<&Bell> {
-        self.bell.get_or_init(|| Bell::new().ok()).as_ref()
+        if self.bell.get().is_none() {
+            // No descriptor may be left at one time, and some at another.
+            let _another_was_first = self.bell.set(Bell::new().ok()?);
+        }
+        self.bell.get()
     }
 }
 
