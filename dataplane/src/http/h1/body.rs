@@ -197,6 +197,10 @@ impl BodyDecoder {
                     return Ok(Decoded::Data(piece));
                 }
                 State::Data(_) => return Ok(Decoded::Data(self.join_chunks(buf))),
+                State::Size { digits: 0, .. } if let Some((used, size)) = usual_size(buf) => {
+                    self.state = State::Data(size);
+                    buf.advance(used);
+                }
                 _ => {
                     let used = self.step(buf)?;
                     buf.advance(used.min(buf.len()));
@@ -223,6 +227,10 @@ impl BodyDecoder {
                 State::DataCr if let Some((used, size)) = usual_line(rest) => {
                     self.state = State::Data(size);
                     next += used;
+                }
+                State::DataCr if rest == b"\r\n" => {
+                    self.state = State::Size { value: 0, digits: 0 };
+                    next += rest.len();
                 }
                 State::End => break,
                 before => match self.step(rest) {
@@ -339,15 +347,20 @@ fn take(buf: &mut BytesMut, left: u64) -> (Bytes, u64) {
     (buf.split_to(n).freeze(), left.saturating_sub(n as u64))
 }
 
-/// What stands between two chunks as nearly every server writes it: CRLF, a size of at most eight digits that is not 0, CRLF. Gives
-/// its length and the size; `None` for everything else, well-formed or not.
+/// What stands between two chunks as nearly every server writes it: CRLF and a [usual size](usual_size). Gives its length and the
+/// size; `None` for everything else, well-formed or not.
 fn usual_line(bytes: &[u8]) -> Option<(usize, u64)> {
-    let line = bytes.strip_prefix(b"\r\n")?;
+    let (used, size) = usual_size(bytes.strip_prefix(b"\r\n")?)?;
+    Some((used + 2, size))
+}
+
+/// A size of at most eight digits that is not 0, and CRLF; as [`usual_line`].
+fn usual_size(line: &[u8]) -> Option<(usize, u64)> {
     let mut size = 0;
     for (at, &byte) in line.iter().take(9).enumerate() {
         let Some(digit) = digit(byte) else {
             let ends = line.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n"));
-            return (ends && size > 0).then_some((at + 4, size));
+            return (ends && size > 0).then_some((at + 2, size));
         };
         size = size << 4 | digit;
     }
