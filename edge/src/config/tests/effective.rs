@@ -206,5 +206,6 @@ fn any_file_that_loads_comes_back() {
         Ok(())
     };
     proptest::test_runner::TestRunner::new(config).run(&file(), comes).unwrap();
-    assert!(loaded.get() > cases / 4, "only {} of {cases} files load", loaded.get());
+    // About three in ten do: far fewer would prove little, and a draw must not decide whether this test passes.
+    assert!(loaded.get() > cases / 8, "only {} of {cases} files load", loaded.get());
 }
