@@ -442,13 +442,14 @@ fn a_question_is_answered_with_all_that_came_with_it() {
 
 #[test]
 fn whoever_waits_gets_a_slot_that_comes_free_though_control_is_not_told_in_a_hurry() {
-    on_a_shard(|| async {
+    let (started, control) = std::sync::mpsc::channel();
+    on_a_shard(move || async move {
         let mut w = World::new(64, 64);
         let (connection, _link) = w.ready_link().await;
         // One more than there are slots.
         let asked: Vec<_> = (0..=CAPACITY).map(|_| w.asks()).collect();
         let World { control, states, mut inboxes, .. } = w;
-        let thread = std::thread::spawn(move || control.run());
+        started.send(std::thread::spawn(move || control.run())).unwrap();
         let mut grants = Vec::new();
         let mut batch = Vec::new();
         while grants.len() <= CAPACITY {
@@ -473,6 +474,7 @@ fn whoever_waits_gets_a_slot_that_comes_free_though_control_is_not_told_in_a_hur
         }
         drop((grants, asked));
         states[LINKS].tell_control(ToControl::Stop);
-        thread.join().unwrap();
     });
+    // Not before: a shard wakes others at the end of its turn.
+    control.recv().unwrap().join().unwrap();
 }
