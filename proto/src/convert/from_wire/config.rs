@@ -83,6 +83,8 @@ fn provider(wire: wire::ProviderConfig) -> ProviderConfig {
     }
 }
 
-fn health(wire::ProviderHealthCheck { path, generation }: wire::ProviderHealthCheck) -> HealthCheck {
+fn health(
+    wire::ProviderHealthCheck { http_target: path, generate: generation }: wire::ProviderHealthCheck,
+) -> HealthCheck {
     HealthCheck { path, generation }
 }

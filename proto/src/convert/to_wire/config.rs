@@ -85,5 +85,5 @@ fn provider(provider: &ProviderConfig) -> wire::ProviderConfig {
 fn health(health: &HealthCheck) -> Option<wire::ProviderHealthCheck> {
     let HealthCheck { path, generation } = health;
     (*health != HealthCheck::default())
-        .then(|| wire::ProviderHealthCheck { path: path.clone(), generation: *generation })
+        .then(|| wire::ProviderHealthCheck { http_target: path.clone(), generate: *generation })
 }
