@@ -286,7 +286,7 @@ fn over_the_queues_bound_is_a_429_at_once_and_too_long_a_wait_a_503() -> anyhow:
     let bench = Bench::with(
         &[],
         |provider| ProviderYaml { capacity: 1, ..provider },
-        |edge| EdgeYaml { pool: "max_queue: 1, queue_timeout_ms: 1500".to_owned(), ..edge },
+        |edge| EdgeYaml { pool: "max_queue: 1, queue_timeout_ms: 4000".to_owned(), ..edge },
     )?;
     let _running = bench.begin(true, "prefill=60s")?;
     eventually(SOON, "the slot is taken", || Ok(bench.seen("requests_open")? == 1))?;
@@ -298,12 +298,12 @@ fn over_the_queues_bound_is_a_429_at_once_and_too_long_a_wait_a_503() -> anyhow:
     for stream in [true, false] {
         is_turned_away(&bench.chat(stream, "")?, 429, "rate_limit_exceeded")?;
     }
-    assert!(asked.elapsed() < Duration::from_secs(1));
+    assert!(asked.elapsed() < Duration::from_secs(3));
     assert_eq!(bench.metric("iop_edge_queued")?, 1.0, "the one that waits still does");
 
     is_turned_away(&waiting.answer()?, 503, "overloaded")?;
     let took = started.elapsed();
-    assert!(took > Duration::from_millis(1400) && took < Duration::from_secs(5), "{took:?}");
+    assert!(took > Duration::from_millis(3900) && took < Duration::from_secs(20), "{took:?}");
     assert_eq!((bench.outcomes("queue_full")?, bench.outcomes("queue_timeout")?), (2.0, 1.0));
     assert_eq!(bench.seen("requests_started")?, 1, "neither reached the provider");
     Ok(())
