@@ -73,7 +73,7 @@ impl Client {
         self.0.set_read_timeout(Some(silence)).unwrap();
         let (mut bytes, mut buffer) = (Vec::new(), vec![0_u8; 64 * 1024]);
         loop {
-            match self.0.read(&mut buffer) {
+            match self.read_once(&mut buffer) {
                 Ok(0) => return (bytes, End::Closed),
                 Ok(read) => bytes.extend_from_slice(&buffer[..read]),
                 Err(e) if e.kind() == ErrorKind::ConnectionReset => return (bytes, End::Reset),
@@ -85,6 +85,17 @@ impl Client {
         }
     }
 
+    /// One read, begun again where it was interrupted: a socket with a read timeout is not restarted by the kernel
+    /// (signal(7)), and a thread whose io_uring ran a moment ago may still be woken for it.
+    fn read_once(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Reads exactly one response.
     pub fn read_response(&mut self) -> Response {
         let (mut bytes, mut buffer) = (Vec::new(), vec![0_u8; 64 * 1024]);
@@ -92,7 +103,7 @@ impl Client {
             if let Some(response) = Response::parse(&bytes) {
                 return response;
             }
-            let read = self.0.read(&mut buffer).unwrap();
+            let read = self.read_once(&mut buffer).unwrap();
             assert_ne!(read, 0, "the connection ended after {:?}", String::from_utf8_lossy(&bytes));
             bytes.extend_from_slice(&buffer[..read]);
         }
