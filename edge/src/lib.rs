@@ -8,6 +8,7 @@ pub mod boot;
 pub mod config;
 pub mod connection;
 pub mod control_loop;
+pub mod conversation;
 pub mod dispatch;
 pub mod lease;
 pub mod link;

@@ -23,6 +23,15 @@ pub enum Piece {
     Text(String),
     /// A whole call. Text may follow it.
     Call(ToolCall),
+    /// The beginning of a call whose arguments come in pieces: they follow at once, up to any other piece or the end.
+    CallBegun {
+        /// Its identity.
+        id: String,
+        /// The function.
+        name: String,
+    },
+    /// Of the arguments of the call that has begun: text of one JSON object when all of it is there.
+    Arguments(String),
 }
 
 /// Why an answer ended.

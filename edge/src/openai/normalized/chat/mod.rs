@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use proto::{message::Usage, run_input::ToolCall};
+use proto::{
+    message::Usage,
+    run_input::{Call, CallKind, ToolCall},
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -93,22 +96,34 @@ impl Stream {
                 write(out, text);
                 out.push(b'}');
             }),
-            Piece::Call(call) if self.legacy_functions => {
-                let (name, arguments) = (&call.function.name, &call.function.arguments);
-                self.json(&json!({"function_call": {"name": name, "arguments": ""}}), out);
-                self.json(&json!({"function_call": {"arguments": arguments}}), out);
-            }
             Piece::Call(call) => {
-                let index = self.calls;
-                self.calls += 1;
-                // Identity, type and name once: clients put repeated ones together.
-                let first =
-                    Delta { index, id: Some(&call.id), kind: Some("function"), function: name_of(call) };
-                self.json(&ToolCalls { tool_calls: [first] }, out);
-                let second = Delta { index, id: None, kind: None, function: arguments_of(call) };
-                self.json(&ToolCalls { tool_calls: [second] }, out);
+                self.call(&call.id, &call.function.name, out);
+                self.arguments(&call.function.arguments, out);
             }
+            Piece::CallBegun { id, name } => self.call(id, name, out),
+            Piece::Arguments(text) => self.arguments(text, out),
         }
+    }
+
+    /// Identity, type and name once: clients put repeated ones together.
+    fn call(&mut self, id: &str, name: &str, out: &mut Vec<u8>) {
+        let function = Function { name: Some(name), arguments: "" };
+        if self.legacy_functions {
+            return self.json(&json!({"function_call": function}), out);
+        }
+        let first = Delta { index: self.calls, id: Some(id), kind: Some("function"), function };
+        self.calls += 1;
+        self.json(&ToolCalls { tool_calls: [first] }, out);
+    }
+
+    /// Of the call that was begun last.
+    fn arguments(&self, arguments: &str, out: &mut Vec<u8>) {
+        let function = Function { name: None, arguments };
+        if self.legacy_functions {
+            return self.json(&json!({"function_call": function}), out);
+        }
+        let Some(index) = self.calls.checked_sub(1) else { return };
+        self.json(&ToolCalls { tool_calls: [Delta { index, id: None, kind: None, function }] }, out);
     }
 
     fn finish(&mut self, finish: &Finish, out: &mut Vec<u8>) {
@@ -185,6 +200,15 @@ impl Whole {
             Piece::Text(text) => append(&mut self.text, text),
             Piece::Reasoning(text) => append(&mut self.reasoning, text),
             Piece::Call(call) => self.calls.push(call),
+            Piece::CallBegun { id, name } => {
+                let function = Call { name, arguments: String::new() };
+                self.calls.push(ToolCall { id, kind: CallKind::Function, function });
+            }
+            Piece::Arguments(text) => {
+                if let Some(call) = self.calls.last_mut() {
+                    append(&mut call.function.arguments, text);
+                }
+            }
         }
     }
 
@@ -261,14 +285,6 @@ struct Function<'a> {
     arguments: &'a str,
 }
 
-fn name_of(call: &ToolCall) -> Function<'_> {
-    Function { name: Some(&call.function.name), arguments: "" }
-}
-
-fn arguments_of(call: &ToolCall) -> Function<'_> {
-    Function { name: None, arguments: &call.function.arguments }
-}
-
 #[derive(Serialize)]
 struct Object<'a> {
     id: &'a str,
@@ -298,7 +314,7 @@ struct Message<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<&'a [ToolCall]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function_call: Option<&'a proto::run_input::Call>,
+    function_call: Option<&'a Call>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -265,3 +265,29 @@ fn an_event_without_content_is_the_first_chunk_or_an_empty_one() {
     assert_eq!(deltas[1].0, json!({"content": ""}));
     assert_eq!(deltas.len(), 3);
 }
+
+#[test]
+fn a_call_in_pieces_is_told_as_it_comes_and_is_whole_where_all_is_gathered() {
+    let begun = |id: &str| Piece::CallBegun { id: id.to_owned(), name: "f".to_owned() };
+    let pieces =
+        [begun("a"), Piece::Arguments("{\"x\"".to_owned()), Piece::Arguments(":1}".to_owned()), begun("b")];
+    let finish = Finish { reason: FinishReason::ToolCalls, usage: None };
+    let say = |shape: Shape| {
+        let (mut chat, mut out) = (Chat::new(shape), Vec::new());
+        pieces.iter().for_each(|piece| chat.piece(piece.clone(), &mut out));
+        chat.finish(&finish, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    let calls: Vec<Value> = chunks(&say(shape()))
+        .iter()
+        .filter_map(|chunk| {
+            chunk["choices"][0]["delta"]["tool_calls"].as_array().map(|calls| calls[0].clone())
+        })
+        .collect();
+    let begin = |index: u8, id: &str| json!({"index": index, "id": id, "type": "function", "function": {"name": "f", "arguments": ""}});
+    let more = |text: &str| json!({"index": 0, "function": {"arguments": text}});
+    assert_eq!(calls, [begin(0, "a"), more("{\"x\""), more(":1}"), begin(1, "b")]);
+    let whole: Value = serde_json::from_str(&say(Shape { stream: false, ..shape() })).unwrap();
+    let calls = &whole["choices"][0]["message"]["tool_calls"];
+    assert_eq!((&calls[0]["function"]["arguments"], &calls[1]["id"]), (&json!("{\"x\":1}"), &json!("b")));
+}

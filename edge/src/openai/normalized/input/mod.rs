@@ -13,7 +13,10 @@ use proto::{
 use serde_json::value::RawValue;
 
 use super::wire::{self, Think, WordOr};
-use crate::{config::GenerationPolicy, reply::Fault};
+use crate::{
+    config::GenerationPolicy,
+    conversation::{Checked, InputError, quoted, wrong},
+};
 
 /// Members of a request whose value an adapter would have to bring back with every token, or of every choice.
 const ONE_ANSWER: &str = "the provider of this model gives one answer a request";
@@ -30,32 +33,6 @@ pub struct Asked {
     pub legacy_functions: bool,
     /// The client's own pairs, as far as they are pairs of short texts: for the Node to note, never to act on (RUN-7).
     pub metadata: BTreeMap<String, String>,
-}
-
-/// Why a request is no input of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputError {
-    /// Path of the member, as in `messages[0].content[1].image_url`.
-    pub param: String,
-    /// What is wrong with it: lower case, no full stop.
-    pub detail: Cow<'static, str>,
-}
-
-impl From<InputError> for Fault {
-    fn from(error: InputError) -> Self {
-        let param = Some(error.param).filter(|param| !param.is_empty());
-        let detail = match &param {
-            Some(param) => format!("`{param}`: {}", error.detail).into(),
-            None => error.detail,
-        };
-        Self::BadJson { detail, param: param.map(Cow::Owned) }
-    }
-}
-
-type Checked<T> = Result<T, InputError>;
-
-fn wrong<T>(param: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Checked<T> {
-    Err(InputError { param: param.into(), detail: detail.into() })
 }
 
 /// Reads a body that is known to be one JSON object.
@@ -497,12 +474,6 @@ fn metadata(raw: Option<&RawValue>) -> BTreeMap<String, String> {
         (1..=METADATA_KEY_BYTES_MAX).contains(&key.len()) && value.len() <= METADATA_VALUE_BYTES_MAX
     };
     pairs.into_iter().filter(fits).take(METADATA_PAIRS_MAX).collect()
-}
-
-/// A word of the client's, short enough to be told back.
-fn quoted(word: &str) -> String {
-    let shown: String = word.chars().take(64).collect();
-    format!("`{shown}`")
 }
 
 #[cfg(test)]

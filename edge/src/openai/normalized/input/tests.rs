@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::reply::Fault;
 
 /// A request with these members beside the model and one message.
 fn with(members: &Value) -> Vec<u8> {

@@ -14,6 +14,7 @@ fn restored<'a>(parts: impl IntoIterator<Item = &'a str>, is_cut: bool) -> Strin
 fn shown(pieces: &[Piece]) -> String {
     let one = |piece: &Piece| match piece {
         Piece::Text(text) | Piece::Reasoning(text) => text.clone(),
+        Piece::CallBegun { .. } | Piece::Arguments(_) => unreachable!("restored calls are whole"),
         Piece::Call(call) => format!("⟨{} {}⟩", call.function.name, call.function.arguments),
     };
     pieces.iter().map(one).collect()

@@ -1,0 +1,43 @@
+//! Why a request cannot be run, for its 400.
+
+use std::borrow::Cow;
+
+use crate::reply::Fault;
+
+/// What is wrong with one member of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputError {
+    /// Path of the member, as in `messages[0].content[1].image_url`; empty for the whole body.
+    pub param: String,
+    /// What is wrong with it: lower case, no full stop.
+    pub detail: Cow<'static, str>,
+}
+
+/// What was read, or the first member that is wrong.
+pub type Checked<T> = Result<T, InputError>;
+
+/// The member at `param` is wrong.
+///
+/// # Errors
+/// Always.
+pub fn wrong<T>(param: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Checked<T> {
+    Err(InputError { param: param.into(), detail: detail.into() })
+}
+
+/// A word of the client's, short enough to be told back.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let shown: String = word.chars().take(64).collect();
+    format!("`{shown}`")
+}
+
+impl From<InputError> for Fault {
+    fn from(error: InputError) -> Self {
+        let param = Some(error.param).filter(|param| !param.is_empty());
+        let detail = match &param {
+            Some(param) => format!("`{param}`: {}", error.detail).into(),
+            None => error.detail,
+        };
+        Self::BadJson { detail, param: param.map(Cow::Owned) }
+    }
+}
