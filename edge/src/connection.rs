@@ -14,9 +14,9 @@ use dataplane::{
         head::{Method, RequestHead},
         hop,
         limits::Limits,
-        server::{Connection, ReadFault, RequestFault},
+        server::{Connection, ReadFault, RequestFault, Wire},
     },
-    net::{Listener, Stream},
+    net::Listener,
     panic_point,
     shard::{boxed, guarded, spawn_guarded},
     time::yield_now,
@@ -94,7 +94,7 @@ pub async fn accept_loop(
         }
         let counted = Counted::one(&state.metrics.connections);
         let client = Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created };
-        spawn_guarded(client.serve(stream, Rc::clone(&limits), counted));
+        spawn_guarded(client.serve(Wire::Plain(stream), Rc::clone(&limits), counted));
     }
 }
 
@@ -164,8 +164,8 @@ struct Request {
 impl Client {
     /// Serves until the client or the process ends. A process that drains still listens: requests that come late are refused
     /// by an answer, and not by a close that could cross them.
-    async fn serve(self, stream: Stream, limits: Rc<Limits>, _counted: Counted) {
-        let mut connection = Connection::new(stream, limits);
+    async fn serve(self, wire: Wire, limits: Rc<Limits>, _counted: Counted) {
+        let mut connection = Connection::new(wire, limits);
         // As text, for the log lines.
         let client: Rc<str> = connection.peer_addr().to_string().into();
         loop {

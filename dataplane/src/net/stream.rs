@@ -94,6 +94,12 @@ impl Stream {
         async move { shared.get().readable(false).await }
     }
 
+    /// As [`Stream::watch`], for [`Stream::writable`].
+    pub fn watch_writable(&self) -> impl Future<Output = io::Result<()>> + use<> {
+        let shared = self.shared.clone();
+        async move { shared.get().writable(false).await }
+    }
+
     /// A second hold on the same socket, which stays open until both are dropped.
     pub(crate) fn share(&self) -> Self {
         Self { shared: self.shared.clone(), peer: self.peer }
@@ -155,6 +161,14 @@ impl Stream {
     /// Bytes that have arrived and were not read.
     pub(crate) fn unread(&self) -> usize {
         sys::unread(self.shared.get())
+    }
+
+    /// Bytes that were sent and that the peer has not acknowledged.
+    ///
+    /// # Errors
+    /// The socket is dead.
+    pub fn unacknowledged(&self) -> io::Result<usize> {
+        sys::unacknowledged(self.shared.get())
     }
 
     /// Sends what the socket takes of `bytes` without waiting. `None` = it takes nothing now: wait for

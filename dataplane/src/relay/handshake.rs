@@ -109,10 +109,30 @@ async fn drive(
     mut session: Box<Session>,
     deadline: Instant,
 ) -> Result<Established, HandshakeError> {
+    let early = shake(&mut stream, &mut session, BytesMut::new(), deadline).await?;
+    Ok(Established { stream, session: *session, early })
+}
+
+/// Drives a session to the end of its handshake; `received` is what came before. Gives plaintext that came with its last bytes.
+///
+/// # Errors
+/// [`HandshakeError`]; the peer has been told, and the socket is to be closed.
+pub(crate) async fn shake(
+    stream: &mut Stream,
+    session: &mut Session,
+    received: BytesMut,
+    deadline: Instant,
+) -> Result<BytesMut, HandshakeError> {
     let mut early = BytesMut::new();
-    let mut cipher = BytesMut::new();
+    let mut cipher = received;
     let mut out = Vec::new();
     loop {
+        if !cipher.is_empty()
+            && let Err(fault) = session.receive(&cipher, &mut early)
+        {
+            refuse(stream, session, deadline).await;
+            return Err(fault.into());
+        }
         session.flush(&mut out);
         if !out.is_empty() {
             let (written, buffer) = stream.write_all(out, deadline).await;
@@ -121,7 +141,7 @@ async fn drive(
             out.clear();
         }
         if !session.is_handshaking() {
-            return Ok(Established { stream, session: *session, early });
+            return Ok(early);
         }
         cipher.clear();
         match before(deadline, stream.read_some(&mut cipher, READ_BYTES)).await {
@@ -129,10 +149,6 @@ async fn drive(
             Some(Ok(0)) => return Err(HandshakeError::Closed),
             Some(read) => read?,
         };
-        if let Err(fault) = session.receive(&cipher, &mut early) {
-            refuse(&mut stream, &mut session, deadline).await;
-            return Err(fault.into());
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! TLS of the Node link and to providers: who may talk, and bytes in, bytes out.
+//! TLS of the Node link, to providers and for clients: who may talk, and bytes in, bytes out.
 //!
 //! Nothing here touches a socket, a clock or a shard. A driver feeds ciphertext to a [`session::Session`] and sends what
 //! the session gives back; the certificates are judged inside the handshake, so that a peer that is not who it must be
@@ -9,6 +9,7 @@
 //! | [`session`] | one connection: ciphertext to plaintext and back |
 //! | [`config`] | the link's two rustls configurations, Edge and Node, and their bounds |
 //! | [`https`] | the rustls configuration for providers, and how a connection to one fails |
+//! | [`server`] | the rustls configuration for clients, and the certificate they are presented |
 //! | [`verify`] | the certificate verifiers that run inside the handshake |
 //! | [`leaf`] | what a workload certificate must look like, and what is read out of it |
 //! | [`local`] | this process's own certificate and key, checked before use |
@@ -24,6 +25,7 @@ pub mod leaf;
 pub mod local;
 pub mod pem;
 pub mod refusal;
+pub mod server;
 pub mod session;
 pub mod verify;
 

@@ -27,7 +27,7 @@ use super::{
 };
 
 /// First byte of a TLS record that holds handshake messages (RFC 8446 section 5.1).
-const HANDSHAKE_RECORD: u8 = 0x16;
+pub(crate) const HANDSHAKE_RECORD: u8 = 0x16;
 /// First byte of a TLS record that holds an alert.
 const ALERT_RECORD: u8 = 0x15;
 
@@ -105,7 +105,19 @@ impl Session {
     ///
     /// # Errors
     /// [`TlsFault`]; the session is over and repeats it.
-    pub fn receive(&mut self, mut ciphertext: &[u8], plaintext: &mut BytesMut) -> Result<(), TlsFault> {
+    pub fn receive(&mut self, ciphertext: &[u8], plaintext: &mut BytesMut) -> Result<(), TlsFault> {
+        self.receive_with(ciphertext, |piece| plaintext.extend_from_slice(piece))
+    }
+
+    /// As [`receive`](Self::receive), piece by piece.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_with(
+        &mut self,
+        mut ciphertext: &[u8],
+        mut plaintext: impl FnMut(&[u8]),
+    ) -> Result<(), TlsFault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -121,7 +133,7 @@ impl Session {
             let processed = self.conn.process_new_packets();
             // Also after an error: the same bytes may hold the end of the handshake, plaintext and then a broken record.
             self.complete_handshake()?;
-            self.drain(plaintext);
+            self.drain(&mut plaintext);
             match processed {
                 Ok(state) => self.peer_closed = state.peer_has_closed(),
                 Err(error) => return Err(self.fail(error.into())),
@@ -245,14 +257,14 @@ impl Session {
         Ok(())
     }
 
-    fn drain(&mut self, plaintext: &mut BytesMut) {
+    fn drain(&mut self, plaintext: &mut impl FnMut(&[u8])) {
         let mut reader = self.conn.reader();
         while let Ok(chunk) = reader.fill_buf() {
             let taken = chunk.len();
             if taken == 0 {
                 return;
             }
-            plaintext.extend_from_slice(chunk);
+            plaintext(chunk);
             reader.consume(taken);
         }
     }

@@ -4,7 +4,7 @@ use std::{io, time::Instant};
 
 use bytes::BytesMut;
 
-use super::Connection;
+use super::{Connection, Wire};
 use crate::{
     clock,
     http::{
@@ -16,7 +16,6 @@ use crate::{
         },
         limits::Limits,
     },
-    net::Stream,
     time::{before, yield_now},
 };
 
@@ -76,15 +75,15 @@ struct Pace {
 
 impl Pace {
     /// Waits in time until there is something to receive: until then a body takes no memory.
-    async fn stirs(&self, stream: &Stream) -> Result<(), ReadFault> {
-        let ready = before(self.deadline, stream.readable()).await.ok_or(ReadFault::TimedOut)?;
+    async fn stirs(&self, wire: &Wire) -> Result<(), ReadFault> {
+        let ready = before(self.deadline, wire.readable()).await.ok_or(ReadFault::TimedOut)?;
         ready.map_err(ReadFault::Broken)
     }
 
     /// Receives at least one byte in time.
     async fn receive(
         &mut self,
-        stream: &Stream,
+        wire: &Wire,
         limits: &Limits,
         into: &mut BytesMut,
         most: usize,
@@ -92,8 +91,8 @@ impl Pace {
         let window = u64::try_from(limits.body_grace.as_millis()).unwrap_or(u64::MAX);
         let share = limits.body_min_rate.saturating_mul(window) / 1000;
         let received = loop {
-            match stream.try_read(into, most) {
-                Ok(None) => self.stirs(stream).await?,
+            match wire.try_read(into, most) {
+                Ok(None) => self.stirs(wire).await?,
                 Ok(Some(0)) => return Err(ReadFault::Truncated),
                 Ok(Some(n)) => break n as u64,
                 Err(error) => return Err(ReadFault::Broken(error)),
@@ -190,14 +189,14 @@ impl Connection {
         let mut body = Body::default();
         while body.len() < length {
             if self.buf.is_empty() {
-                pace.stirs(&self.stream).await?;
+                pace.stirs(&self.wire).await?;
             }
             let mut piece = Piece::next(budget, body.len(), length - body.len())?;
             let early = self.buf.len().min(piece.missing());
             piece.bytes.extend_from_slice(&self.buf.split_to(early));
             while piece.missing() > 0 {
                 let most = piece.missing().min(READ);
-                pace.receive(&self.stream, &self.limits, &mut piece.bytes, most).await?;
+                pace.receive(&self.wire, &self.limits, &mut piece.bytes, most).await?;
             }
             self.body.skip(piece.bytes.len());
             piece.push_to(&mut body);
@@ -232,7 +231,7 @@ impl Connection {
                     }
                 }
                 Decoded::NeedMore => {
-                    pace.receive(&self.stream, &self.limits, &mut self.buf, READ).await?;
+                    pace.receive(&self.wire, &self.limits, &mut self.buf, READ).await?;
                 }
                 Decoded::End => {
                     if let Some(last) = filling {
@@ -269,7 +268,7 @@ impl Connection {
                     Some(left) => budget = left,
                     None => return false,
                 },
-                Ok(Decoded::NeedMore) => match self.stream.try_read(&mut self.buf, READ) {
+                Ok(Decoded::NeedMore) => match self.wire.try_read(&mut self.buf, READ) {
                     Ok(Some(n)) if n > 0 => {}
                     _ => return false,
                 },

@@ -9,7 +9,7 @@ use crate::{clock, time::before};
 const DISCARD: usize = 64 * 1024;
 
 impl Connection {
-    /// Ends the connection: what is pending is written, then FIN. Where unread input is to be expected it is thrown away for
+    /// Ends the connection: what is pending is written, then FIN, under TLS behind close_notify. Where unread input is to be expected it is thrown away for
     /// a while, because closing over it would reset the connection and take the answer from the client.
     ///
     /// A body that was not finished lacks its end then, which the client can tell; one that nothing but the end of the
@@ -17,17 +17,18 @@ impl Connection {
     pub async fn close(mut self) {
         // It would hold the socket until its cancellation is through.
         self.watch = None;
-        if self.flush().await.is_err() || self.writing == Writing::UntilClose {
+        let written = self.flush().await.is_ok() && self.writing != Writing::UntilClose;
+        if !written || self.wire.say_goodbye(self.limits.write_stall).await.is_err() {
             // Also because what the kernel still holds for the client would stay there for as long as it pleases.
-            self.stream.reset_on_close();
+            self.wire.reset_on_close();
             return;
         }
         if self.resets {
             // What only a close ends has been written to its end.
-            self.stream.end_on_close();
+            self.wire.end_on_close();
         }
-        self.stream.shutdown_write();
-        if self.linger || !self.buf.is_empty() {
+        self.wire.shutdown_write();
+        if self.linger || !self.buf.is_empty() || self.wire.has_buffered() {
             self.discard().await;
         }
     }
@@ -40,7 +41,7 @@ impl Connection {
 
     /// Ends the connection by a reset, at once or when the last watch is dropped. What was not flushed is lost.
     pub fn abort_hard(self) {
-        self.stream.reset_on_close();
+        self.wire.reset_on_close();
     }
 
     async fn discard(&mut self) {
@@ -49,7 +50,7 @@ impl Connection {
         let mut scratch = BytesMut::new();
         self.buf = BytesMut::new();
         while budget > 0 {
-            let read = self.stream.read_some(&mut scratch, DISCARD.min(budget));
+            let read = self.wire.discard_some(&mut scratch, DISCARD.min(budget));
             match before(end.min(clock::now() + self.limits.linger_idle), read).await {
                 Some(Ok(n)) if n > 0 => budget = budget.saturating_sub(n),
                 _ => return,

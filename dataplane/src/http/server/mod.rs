@@ -11,8 +11,11 @@
 mod body;
 mod close;
 mod response;
+mod secure;
+mod spare;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::{
     cell::RefCell,
@@ -30,6 +33,8 @@ use bytes::BytesMut;
 pub use body::ReadFault;
 pub use response::ResponseBody;
 use response::Writing;
+pub use secure::{Handshake, Secure, handshake};
+pub use wire::Wire;
 
 use super::{
     h1::{
@@ -39,7 +44,7 @@ use super::{
     head::{Method, RequestHead, Version, list_elements},
     limits::Limits,
 };
-use crate::{clock, net::Stream, time::before};
+use crate::{clock, time::before};
 
 /// Bytes asked for at a time while a head is read.
 const HEAD_READ: usize = 8 * 1024;
@@ -97,8 +102,8 @@ pub enum Gone {
 pub struct Watch(Pin<Box<dyn Future<Output = io::Result<()>>>>);
 
 impl Watch {
-    fn of(stream: &Stream) -> Self {
-        Self(Box::pin(stream.watch()))
+    fn of(wire: &Wire) -> Self {
+        Self(Box::pin(wire.watch()))
     }
 }
 
@@ -118,20 +123,20 @@ impl Future for Watch {
 
 /// The client's end of a connection. It keeps the socket open for as long as it exists.
 #[derive(Debug)]
-pub struct Peer(Stream);
+pub struct Peer(Wire);
 
 impl Peer {
     /// Whether the client has closed its side or the connection broke, as far as can be seen past what it has sent in advance.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.0.is_at_end()
+        self.0.has_left()
     }
 }
 
 /// One client connection. Dropped in the middle of a response it leaves the client with a broken end.
 #[derive(Debug)]
 pub struct Connection {
-    stream: Stream,
+    wire: Wire,
     limits: Rc<Limits>,
     /// Received and not yet used.
     buf: BytesMut,
@@ -163,12 +168,17 @@ pub struct Connection {
 
 impl Connection {
     /// An accepted connection; the deadline of its first head runs from now.
-    pub fn new(stream: Stream, limits: Rc<Limits>) -> Self {
+    pub fn new(wire: impl Into<Wire>, limits: Rc<Limits>) -> Self {
+        Self::resume(wire, BytesMut::new(), limits)
+    }
+
+    /// As [`Connection::new`], where the first bytes were received already.
+    pub fn resume(wire: impl Into<Wire>, received: BytesMut, limits: Rc<Limits>) -> Self {
         let head_deadline = Some(clock::now() + limits.head_deadline);
         Self {
-            stream,
+            wire: wire.into(),
             limits,
-            buf: BytesMut::new(),
+            buf: received,
             scan: HeadScan::default(),
             head_deadline,
             idle_deadline: None,
@@ -194,7 +204,13 @@ impl Connection {
 
     /// The client's address.
     pub fn peer_addr(&self) -> SocketAddr {
-        self.stream.peer_addr()
+        self.wire.peer_addr()
+    }
+
+    /// Gives the transport up to another protocol, with what was received and not used.
+    pub fn into_wire(mut self) -> (Wire, BytesMut) {
+        self.watch = None;
+        (self.wire, self.buf)
     }
 
     /// Ends the connection after the response that is pending, if any; responses that begin from now on say so.
@@ -219,7 +235,11 @@ impl Connection {
             }
             let deadline = self.arm();
             self.release_empty();
-            let watch = self.watch.get_or_insert_with(|| Watch::of(&self.stream));
+            // The one that was kept knows nothing of what was buffered since.
+            if self.wire.has_buffered() {
+                self.watch = None;
+            }
+            let watch = self.watch.get_or_insert_with(|| Watch::of(&self.wire));
             let stirred = before(deadline, watch).await;
             if stirred.is_some() {
                 self.watch = None;
@@ -250,7 +270,7 @@ impl Connection {
     fn receive_head(&mut self) -> io::Result<Option<usize>> {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
-            let received = self.stream.try_read(scratch, HEAD_READ)?;
+            let received = self.wire.try_read(scratch, HEAD_READ)?;
             self.buf.extend_from_slice(scratch);
             Ok(received)
         })
@@ -316,7 +336,7 @@ impl Connection {
     /// Ends when [`Connection::check_gone`] is to be called. Stays armed while the response is written. One that was kept is
     /// taken up again: it may have fired for what has been read since.
     pub fn watch(&mut self) -> Watch {
-        self.watch.take().unwrap_or_else(|| Watch::of(&self.stream))
+        self.watch.take().filter(|_| !self.wire.has_buffered()).unwrap_or_else(|| Watch::of(&self.wire))
     }
 
     /// Takes back a watch of this connection that has not fired, to wait for the next request with.
@@ -326,7 +346,7 @@ impl Connection {
 
     /// A hold on the socket for asking, while a write is going on, whether the client has left.
     pub fn peer(&self) -> Peer {
-        Peer(self.stream.share())
+        Peer(self.wire.share())
     }
 
     /// After the watch has fired: whether the client has gone. What it sent in advance is kept for its next request, up
@@ -336,7 +356,7 @@ impl Connection {
         if room == 0 {
             return Gone::Deaf;
         }
-        match self.stream.try_read(&mut self.buf, room.min(LOOK_AHEAD_READ)) {
+        match self.wire.try_read(&mut self.buf, room.min(LOOK_AHEAD_READ)) {
             Ok(Some(0)) | Err(_) => {
                 self.persist = false;
                 Gone::Yes

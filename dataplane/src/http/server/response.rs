@@ -1,10 +1,10 @@
 //! Writing a response: everything is appended to one buffer, and a flush is one write.
 
-use std::{cell::RefCell, io};
+use std::io;
 
 use bytes::Bytes;
 
-use super::Connection;
+use super::{Connection, spare};
 use crate::{
     http::{
         date,
@@ -13,32 +13,6 @@ use crate::{
     },
     net::WriteFault,
 };
-
-/// Longest capacity of an output buffer that is kept for the next response of the shard, and how many are: a connection
-/// holds one only from what is appended to its flush.
-const SPARE_BYTES: usize = 128 * 1024;
-const SPARES: usize = 16;
-
-thread_local! {
-    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// An empty buffer, one that was used before if there is one.
-fn spare() -> Vec<u8> {
-    SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
-}
-
-fn keep(mut buffer: Vec<u8>) {
-    if buffer.capacity() > SPARE_BYTES {
-        return;
-    }
-    buffer.clear();
-    SPARE.with_borrow_mut(|spares| {
-        if spares.len() < SPARES {
-            spares.push(buffer);
-        }
-    });
-}
 
 /// How long a response's body will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +63,7 @@ impl Connection {
         self.persist &= !self.draining && self.writing != Writing::UntilClose;
         if self.writing == Writing::UntilClose {
             // From now on, not when it is cut: a process that is killed cannot do it any more.
-            self.stream.reset_on_close();
+            self.wire.reset_on_close();
             self.resets = true;
         }
         let close = !self.persist;
@@ -167,15 +141,15 @@ impl Connection {
         let out = std::mem::take(&mut self.out);
         // Until it is all sent, and for ever where this future is dropped.
         self.broken = true;
-        let result = self.stream.send_all(&out, self.limits.write_stall).await;
+        let result = self.wire.send_all(&out, self.limits.write_stall).await;
         self.broken = result.is_err();
-        keep(out);
+        spare::keep(out);
         result
     }
 
     fn take_buffer(&mut self) {
         if self.out.capacity() == 0 {
-            self.out = spare();
+            self.out = spare::take();
         }
     }
 

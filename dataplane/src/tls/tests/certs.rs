@@ -67,6 +67,14 @@ impl Leaf {
         Self::uri(&format!("spiffe://iop.local/iop/edge/{name}"))
     }
 
+    /// A server's, for these DNS names and addresses.
+    pub(crate) fn server(names: &[&str]) -> Self {
+        let san = |name: &&str| {
+            name.parse().map_or_else(|_| SanType::DnsName((*name).try_into().unwrap()), SanType::IpAddress)
+        };
+        Self::of(names.iter().map(san).collect())
+    }
+
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
@@ -197,6 +205,10 @@ impl Authority {
 
     pub(crate) fn root(&self) -> CertificateDer<'static> {
         self.issuer.der().clone()
+    }
+
+    pub(crate) fn root_pem(&self) -> String {
+        self.issuer.pem()
     }
 
     /// Trust in this CA at [`NOW`].

@@ -5,13 +5,14 @@ use std::{
     net::{SocketAddr, TcpStream},
     pin::{Pin, pin},
     rc::Rc,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     task::Poll,
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures::future::{Either, select};
+use rustls::ServerConfig;
 
 use crate::{
     clock,
@@ -19,11 +20,11 @@ use crate::{
         budget::Budget,
         head::{RequestHead, ResponseHead},
         limits::Limits,
-        server::{Connection, Gone, ResponseBody, Watch},
+        server::{Connection, Gone, Handshake, ResponseBody, Watch, Wire, handshake},
     },
     local::Latch,
     mailbox::{Sender, for_shard},
-    net::{Listener, Patience, WriteFault},
+    net::{Listener, Patience, Stream, WriteFault},
     shard::{DriverWish, Shard, ShardSpec, spawn_guarded},
     time::sleep_until,
 };
@@ -49,6 +50,11 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(driver: DriverWish, limits: Limits) -> Self {
+        Self::over(driver, limits, None)
+    }
+
+    /// One of HTTPS where there is a configuration of TLS.
+    pub(super) fn over(driver: DriverWish, limits: Limits, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Patience::with_readers()).unwrap();
         let address = listener.local_addr().unwrap();
         let (see, seen) = mpsc::channel();
@@ -68,7 +74,11 @@ impl Server {
                     };
                 let Some(stream) = accepted else { return };
                 let routes = Routes { see: see.clone(), budget: shared.clone(), drain: Rc::clone(&drain) };
-                spawn_guarded(routes.serve(Connection::new(stream, Rc::clone(&limits))));
+                let limits = Rc::clone(&limits);
+                match tls.clone() {
+                    Some(tls) => spawn_guarded(routes.serve_secure(stream, tls, limits)),
+                    None => spawn_guarded(routes.serve(Connection::new(stream, limits))),
+                };
             }
         })
         .unwrap();
@@ -119,6 +129,23 @@ struct Routes {
 impl Routes {
     fn saw(&self, what: impl Into<String>) {
         let _nobody_listens = self.see.send(what.into());
+    }
+
+    async fn serve_secure(self, stream: Stream, tls: Arc<ServerConfig>, limits: Rc<Limits>) {
+        match handshake(stream, tls, clock::now() + limits.head_deadline).await {
+            Ok(Handshake::Secure(secure)) => {
+                self.serve(Connection::new(Wire::Secure(secure), limits)).await;
+            }
+            Ok(Handshake::Plain(stream, received)) => {
+                self.saw("plain");
+                let mut connection = Connection::resume(stream, received, limits);
+                if connection.next_request().await.is_ok() {
+                    let _sent = connection.respond(&ResponseHead::new(400), b"https").await;
+                }
+                connection.close().await;
+            }
+            Err(error) => self.saw(format!("{error}")),
+        }
     }
 
     async fn serve(self, mut connection: Connection) {
@@ -211,6 +238,16 @@ impl Routes {
                 drop(connection);
                 return None;
             }
+            "/left" => {
+                let peer = connection.peer();
+                assert!(!peer.has_left());
+                self.saw("asking");
+                while !peer.has_left() {
+                    sleep_until(clock::now() + Duration::from_millis(5)).await;
+                }
+                self.saw("left");
+                let _sent = connection.respond(&ResponseHead::new(200), b"left").await;
+            }
             "/wait" => self.wait(&mut connection).await,
             "/hang" => return self.hang(connection).await,
             "/firehose" => {
@@ -283,7 +320,7 @@ impl Routes {
         .await;
         self.saw("waiting");
         let end = clock::now() + Duration::from_millis(300);
-        while clock::now() < end && connection.stream.unread() == 0 {
+        while clock::now() < end && connection.wire.unread() == 0 {
             sleep_until(clock::now() + Duration::from_millis(5)).await;
         }
         assert_eq!(connection.check_gone(), Gone::No);

@@ -2,3 +2,4 @@ mod faults;
 mod harness;
 mod keep_alive;
 mod pending;
+mod secure;
