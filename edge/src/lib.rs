@@ -27,3 +27,4 @@ pub mod response;
 pub mod revocation;
 pub mod shard_state;
 pub mod token;
+pub mod translate;

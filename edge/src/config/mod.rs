@@ -13,6 +13,7 @@
 pub mod capability;
 pub mod catalog;
 pub mod class;
+pub mod dialect;
 pub mod effective;
 pub mod error;
 pub mod expand;
@@ -38,6 +39,7 @@ mod tests;
 use std::{fs::File, io::Read, path::Path};
 
 pub use self::{
+    dialect::{ChatDialect, EffortWords},
     effective::Effective,
     error::{LoadError, LoadErrors},
     generation::GenerationFields,

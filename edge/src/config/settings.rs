@@ -18,7 +18,10 @@ use proto::{
     message::{AdapterSettings, NodeConfigPayload},
 };
 
-use super::{error::LoadError, gate::Gate, generation::GenerationFields, place::Place, secret::SecretDigest};
+use super::{
+    dialect::ChatDialect, error::LoadError, gate::Gate, generation::GenerationFields, place::Place,
+    secret::SecretDigest,
+};
 use crate::token::PrincipalToken;
 
 /// One configuration generation.
@@ -376,6 +379,8 @@ pub struct Provider {
     pub enabled: bool,
     /// What it calls the token limits of a request.
     pub generation_fields: GenerationFields,
+    /// What else it takes in a chat completion that the Edge writes.
+    pub dialect: ChatDialect,
     /// It has a language of its own, and gets normalized runs.
     pub native: bool,
 }

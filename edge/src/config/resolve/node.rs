@@ -307,6 +307,7 @@ impl Node {
                     .as_ref()
                     .map(|profile| profile.generation_fields)
                     .unwrap_or_default(),
+                dialect: provider.profile.as_ref().map(|profile| profile.dialect).unwrap_or_default(),
             })
         });
         let payload = NodeConfigPayload {

@@ -9,6 +9,7 @@ use super::context::{Context, ID_BYTES_MAX, MODEL_BYTES_MAX, Reported, quoted};
 use crate::config::{
     capability,
     catalog::{self, Builtin, Driver, OPERATIONS},
+    dialect::ChatDialect,
     generation::GenerationFields,
     nearest::hint,
     place::{Entries, Place, Typed},
@@ -22,6 +23,8 @@ pub(super) struct Resolved {
     pub(super) id: String,
     /// What its server calls the token limits: overlays keep those of their built-in base.
     pub(super) generation_fields: GenerationFields,
+    /// What else its chat completions take, likewise.
+    pub(super) dialect: ChatDialect,
     driver: Driver,
     /// Empty, or as the catalog or an overlay gave it.
     base_url: String,
@@ -90,6 +93,7 @@ impl From<&Builtin> for Resolved {
         Self {
             id: builtin.id.to_owned(),
             generation_fields: GenerationFields::of_builtin(builtin.id),
+            dialect: ChatDialect::of_builtin(builtin.id),
             driver: builtin.driver,
             base_url: builtin.base_url.to_owned(),
             operations: builtin.operations.iter().map(|(op, path)| (*op, (*path).to_owned())).collect(),
