@@ -4,4 +4,5 @@ pub mod estimate;
 pub mod models;
 pub mod normalized;
 pub mod policy;
+pub mod responses;
 pub mod scan;
