@@ -31,6 +31,7 @@ mod revocation;
 mod runs;
 mod sdk;
 mod status;
+mod streams;
 mod support;
 mod takeover;
 mod wire;

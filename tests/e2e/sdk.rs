@@ -5,8 +5,12 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, bail};
-use iop_tests::{EdgeYaml, Process, ProviderYaml, http, site::path};
+use anyhow::bail;
+use iop_tests::{
+    EdgeYaml, ProviderYaml,
+    engine::{Context, Engine},
+    http,
+};
 
 use crate::support::{Bench, MODEL, NODE, is_matrix_only, site, skip, yaml};
 
@@ -80,27 +84,12 @@ fn the_openai_sdk_understands_that_the_edge_is_full_and_when_to_come_again() -> 
     bench.settles()
 }
 
-/// llama.cpp's own HTTP server with a model of random weights.
-fn engine(python: &Path, dir: &Path) -> anyhow::Result<(Process, String)> {
-    let model = dir.join("tiny.gguf");
-    let made = Command::new(python).arg(here("engine/make_tiny_gguf.py")).arg(&model).output()?;
-    if !made.status.success() {
-        bail!("make_tiny_gguf.py: {}", String::from_utf8_lossy(&made.stderr));
-    }
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let script = here("engine/xllama_server.py");
-    let args = [path(&script)?, path(&model)?, &port.to_string()];
-    let mut process = Process::start("engine", python, &args, &[], dir)?;
-    process.wait_for("listening").context("llama.cpp's server")?;
-    Ok((process, format!("http://127.0.0.1:{port}/v1")))
-}
-
 #[test]
 fn a_real_engine_streams_its_tokens_through_node_and_edge() -> anyhow::Result<()> {
     let Some(python) = python()? else { return Ok(()) };
     let site = site()?;
-    let (_engine, url) = engine(&python, site.dir())?;
-    let edge = site.edge(&yaml().with(ProviderYaml::new("llama", NODE, &url, TINY)))?;
+    let engine = Engine::start(&python, site.dir(), Context::Short)?;
+    let edge = site.edge(&yaml().with(ProviderYaml::new("llama", NODE, &engine.base_url(), TINY)))?;
     let _node = site.node(NODE, &edge)?;
 
     let mut body = http::chat_body(TINY, true, "");

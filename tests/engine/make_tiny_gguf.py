@@ -1,13 +1,14 @@
 """Writes a Llama of random weights, under 1 MB, with a vocabulary of its own: an engine to test against without a download.
 
-usage: make_tiny_gguf.py OUT.gguf
+usage: make_tiny_gguf.py OUT.gguf [long]; `long` is smaller still, and has a context for the requests of coding agents.
 """
 import sys
 
 import gguf
 import numpy as np
 
-WIDTH, LAYERS, HEADS, FEED_FORWARD, CONTEXT = 64, 2, 4, 128, 4096
+IS_LONG = sys.argv[2:] == ["long"]
+WIDTH, LAYERS, HEADS, FEED_FORWARD, CONTEXT = (32, 1, 1, 64, 131072) if IS_LONG else (64, 2, 4, 128, 4096)
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}"

@@ -4,9 +4,11 @@
 
 pub mod bench;
 pub mod config;
+pub mod engine;
 pub mod fault_proxy;
 pub mod http;
 pub mod kernel;
+pub mod model;
 pub mod ollama;
 pub mod played;
 pub mod process;
@@ -15,6 +17,7 @@ pub mod random;
 pub mod scripted;
 pub mod site;
 pub mod sockets;
+pub mod stream_rules;
 
 pub use config::{EdgeYaml, ProviderYaml};
 pub use process::Process;

@@ -60,6 +60,7 @@ pub fn run() -> anyhow::Result<()> {
     // The README's two commands, as a newcomer types them.
     cmd::run("cargo", &["xtask", "dev", "--once"])?;
     test::run(&test::Options::default())?;
+    test::run(&test::Options::clients())?;
     sim::ci()?;
     bench::ci()
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod ci;
+mod clients;
 mod cmd;
 mod crowd;
 mod dev;

@@ -6,9 +6,10 @@ use anyhow::{Context, bail};
 
 use crate::cmd;
 
-/// What the SDK tests import. The newest `openai`: the tests are about the client that people install today.
-const PACKAGES: &str =
-    "openai\n# llama.cpp's own server, and a writer for a tiny model\nxllamacpp\ngguf\nnumpy\n";
+/// What the SDK tests import, and Node with its npm for the SDKs that are not for Python. The SDKs are the newest when these lines
+/// were written: a release that changes what clients need is to be read about, and not found in an unrelated change.
+const PACKAGES: &str = "openai==3.57.0\nanthropic==2.14.0\nnodejs-wheel==24.19.0\n\
+    # llama.cpp's own server, and a writer for a tiny model\nxllamacpp\ngguf\nnumpy\n";
 
 /// The interpreter of an environment with everything installed.
 ///

@@ -1,24 +1,39 @@
 //! `cargo xtask test`: every test, as the README's test command, or one suite of them.
 
+use std::path::Path;
+
 use anyhow::Context;
 
-use crate::{cmd, python};
+use crate::{
+    clients::{Packages, installed},
+    cmd, python,
+};
 
 /// Options of `test`.
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {
     /// This suite alone
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, group = "one")]
     suite: Option<Suite>,
+    /// The clients that people have alone: SDKs, Claude Code, Codex, curl (installs them)
+    #[arg(long, group = "one")]
+    clients: bool,
     /// The suite's tests with this in their names
-    #[arg(requires = "suite")]
+    #[arg(requires = "one")]
     filter: Option<String>,
     /// Leave out what needs Python packages
     #[arg(long)]
     no_python: bool,
     /// Further options for the suite's test program, behind `--`, such as `--ignored`
-    #[arg(last = true, requires = "suite")]
+    #[arg(last = true, requires = "one")]
     more: Vec<String>,
+}
+
+impl Options {
+    /// The clients that people have.
+    pub fn clients() -> Self {
+        Self { clients: true, ..Self::default() }
+    }
 }
 
 /// Tests that need the same programs and settings.
@@ -52,6 +67,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let ring = std::env::var_os("CI").is_some() || iop_tests::kernel::has_io_uring();
     if !ring && options.suite != Some(Suite::Unit) {
         println!("io_uring is not allowed here: its rows of the whole-process suites are left out");
+    }
+    if options.clients {
+        return clients(options);
     }
     if asked(Suite::Unit) {
         unit(options)?;
@@ -94,6 +112,19 @@ fn e2e(options: &Options, ring: bool) -> anyhow::Result<()> {
         test(&["-p", "iop-tests", "--test", "e2e"], options, &[], &env)?;
     }
     Ok(())
+}
+
+/// The clients that people have, under one setting: they see no other.
+fn clients(options: &Options) -> anyhow::Result<()> {
+    programs()?;
+    let python = python::environment()?;
+    let sdks = installed(Packages::Sdks, &python)?;
+    let agents = installed(Packages::Agents, &python)?;
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not UTF-8");
+    let (python, sdks, agents) = (text(&python)?, text(&sdks)?, text(&agents)?);
+    let env = [("IOP_TEST_PYTHON", &*python), ("IOP_TEST_SDKS", &*sdks), ("IOP_TEST_AGENTS", &*agents)];
+    // They wait for each other's retries more than they compute.
+    test(&["-p", "iop-tests", "--test", "clients"], options, &["--test-threads=4"], &env)
 }
 
 /// Builds the programs beside the tests, where these look for them.
@@ -194,6 +225,7 @@ mod tests {
     fn a_filter_is_for_one_suite() {
         assert!(parse("cuts::").is_none() && parse("-- --ignored").is_none());
         assert!(parse("--suite none").is_none() && parse("--suite unit").is_some());
+        assert!(parse("--clients codex").is_some() && parse("--clients --suite unit").is_none());
     }
 
     #[test]
