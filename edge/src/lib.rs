@@ -4,6 +4,7 @@
 //! decision machine meets the data plane.
 
 pub mod admin;
+pub mod anthropic;
 pub mod boot;
 pub mod config;
 pub mod connection;
