@@ -9,6 +9,8 @@
 
 mod echo;
 mod names;
+pub mod request;
+mod wire;
 pub mod writer;
 
 pub use echo::Echo;

@@ -158,7 +158,8 @@ fn effort(chat: &wire::Chat<'_>) -> Checked<Option<Effort>> {
     Ok(arguments.enable_thinking.or(arguments.thinking).map(whether))
 }
 
-fn named_effort(param: &str, word: &str) -> Checked<Effort> {
+/// An effort by the word for it.
+pub(in crate::openai) fn named_effort(param: &str, word: &str) -> Checked<Effort> {
     Ok(match word {
         "none" => Effort::None,
         "minimal" => Effort::Minimal,
@@ -462,12 +463,12 @@ fn called(id: String, function: wire::CalledFunction<'_>, path: &str) -> Checked
 }
 
 /// Whether a text is one JSON object.
-pub(super) fn holds_object(text: &str) -> bool {
+pub(in crate::openai) fn holds_object(text: &str) -> bool {
     text.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// Pairs of short texts; anything else is no concern of ours and left out (RUN-7).
-fn metadata(raw: Option<&RawValue>) -> BTreeMap<String, String> {
+pub(in crate::openai) fn metadata(raw: Option<&RawValue>) -> BTreeMap<String, String> {
     let pairs: BTreeMap<String, String> =
         raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let fits = |(key, value): &(String, String)| {
