@@ -6,46 +6,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use dataplane::{
     clock,
     http::{
-        body::Body,
-        head::{Method, RequestHead},
-        hop,
+        head::RequestHead,
         limits::Limits,
-        server::{Connection, ReadFault, RequestFault, Wire},
+        server::{Connection, RequestFault, Wire},
     },
     net::Listener,
     panic_point,
     shard::{boxed, guarded, spawn_guarded},
-    time::yield_now,
 };
 use futures::future::{Either, select};
 use prometheus::IntGauge;
-use proto::message::{Header, Operation};
 
 use crate::{
-    config::{GenerationPolicy, Settings, capability},
+    config::{GenerationPolicy, Settings},
     dispatch::{self, Ended, Plan},
+    intake::{self, Taken},
     openai::{
-        estimate::{self, Estimator},
-        models,
-        scan::{ChatScan, ScanError, Scanner},
+        estimate,
+        models::{self, Created, Page},
     },
     reply::{CLIENT_GONE, Fault},
     request_id,
     response::{self, Answer},
     revocation::permits::Permit,
     shard_state::ShardState,
+    surface::{
+        Surface,
+        router::{self, Route},
+    },
     token::Authenticator,
 };
 
 /// Bytes that the kernel takes for a client beyond what it has sent to it. Where the client does not read, more would only be
 /// memory.
 const UNSENT_BYTES: u32 = 128 * 1024;
-/// Bytes of a body that are looked at in one go: a fraction of a millisecond, whatever they are.
-const SCAN_BYTES: usize = 64 * 1024;
 
 /// The least time between two lines about clients that were turned away.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
@@ -64,7 +61,7 @@ pub async fn accept_loop(
     // Each connection of this socket holds a clone of these.
     let limits = Rc::new(http_limits(&state.settings));
     // The configuration of a process never changes, so this is when its models came to be.
-    let created = clock::unix_seconds();
+    let created = Rc::new(Created::at(clock::unix_seconds()));
     let mut said = None;
     loop {
         let accepted = {
@@ -93,7 +90,8 @@ pub async fn accept_loop(
             continue;
         }
         let counted = Counted::one(&state.metrics.connections);
-        let client = Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created };
+        let client =
+            Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created: Rc::clone(&created) };
         spawn_guarded(client.serve(Wire::Plain(stream), Rc::clone(&limits), counted));
     }
 }
@@ -131,24 +129,7 @@ impl Drop for Counted {
 struct Client {
     state: Rc<ShardState>,
     auth: Arc<Authenticator>,
-    created: u64,
-}
-
-/// The route of a request, as a label and as what to do.
-#[derive(Clone, Copy)]
-enum Route<'a> {
-    Chat,
-    Models,
-    Model(&'a str),
-}
-
-impl Route<'_> {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Chat => "chat_completions",
-            Self::Models | Self::Model(_) => "models",
-        }
-    }
+    created: Rc<Created>,
 }
 
 /// A request's way through this file, for its one log line.
@@ -157,8 +138,23 @@ struct Request {
     id: Arc<str>,
     started: Instant,
     route: &'static str,
+    surface: Surface,
+    /// Told to the page that asks, if one of another origin does.
+    allow_origin: Option<Arc<str>>,
     model: Option<Arc<str>>,
     token_ref: Option<Arc<str>>,
+}
+
+impl Request {
+    /// What every answer of this file says.
+    fn answer(&self) -> Answer<'_> {
+        Answer {
+            surface: self.surface,
+            took: Some(clock::now().saturating_duration_since(self.started)),
+            allow_origin: self.allow_origin.as_deref(),
+            ..Answer::local(&self.id)
+        }
+    }
 }
 
 impl Client {
@@ -183,6 +179,8 @@ impl Client {
                 id: request_id::new(),
                 started: clock::now(),
                 route: "none",
+                surface: Surface::Chat,
+                allow_origin: None,
                 model: None,
                 token_ref: None,
             };
@@ -221,7 +219,7 @@ impl Client {
         if connection.awaits_answer() {
             connection.set_draining();
             status = fault.status();
-            let _gone = response::refuse(connection, &fault, &Answer::local(&request.id)).await;
+            let _gone = response::refuse(connection, &fault, &request.answer()).await;
         }
         self.log(request, status, fault.outcome());
         false
@@ -230,11 +228,19 @@ impl Client {
     /// Answers one request; whether the connection may carry another one.
     async fn answer(&self, connection: &mut Connection, request: &mut Request, head: RequestHead) -> bool {
         panic_point!("edge.request");
-        let route = match route(&head) {
+        let origin = head.headers.get("origin");
+        request.allow_origin = origin.and_then(|origin| self.state.settings.openai.cors.allow(origin));
+        let versioned = head.headers.get("anthropic-version").is_some();
+        let (surface, route) = router::route(&head.method, head.target.path(), versioned);
+        request.surface = surface;
+        let route = match route {
             Ok(route) => route,
             Err(fault) => return self.refuse(connection, request, &fault).await,
         };
-        request.route = route.label();
+        request.route = route.label(surface);
+        if route.is_open() {
+            return self.open(connection, request, &head, &route).await;
+        }
         if self.state.draining.is_closed() {
             connection.set_draining();
             return self.refuse(connection, request, &Fault::Draining).await;
@@ -252,36 +258,94 @@ impl Client {
         };
         match route {
             Route::Models => {
-                let body = models::list(&self.state.settings, self.created);
-                self.local(connection, request, &body).await
+                // OpenAI's list has no pages, and what its clients put into a query means nothing.
+                let query = head.target.query().filter(|_| surface == Surface::Messages);
+                let page = query.map_or_else(|| Ok(Page::default()), Page::read);
+                match page.and_then(|page| models::list(&self.state.settings, &self.created, &page)) {
+                    Ok(body) => self.local(connection, request, &body, &[]).await,
+                    Err(fault) => self.refuse(connection, request, &fault).await,
+                }
             }
-            Route::Model(id) => match models::one(&self.state.settings, id, self.created) {
-                Some(body) => self.local(connection, request, &body).await,
+            Route::Model(id) => match models::one(&self.state.settings, &id, &self.created) {
+                Some(body) => self.local(connection, request, &body, &[]).await,
                 None => {
-                    let fault = Fault::UnknownModel { model: Some(id.to_owned()) };
+                    let fault = Fault::UnknownModel { model: Some(id.into_owned()) };
                     self.refuse(connection, request, &fault).await
                 }
             },
-            Route::Chat => match self.plan(connection, request, &head, permit).await {
+            Route::CountTokens => match self.count(connection, request, &head).await {
+                Ok(body) => {
+                    self.local(connection, request, &body, &[("x-iop-token-count", "estimate")]).await
+                }
+                Err(fault) => self.unplanned(connection, request, fault).await,
+            },
+            Route::Run => match self.plan(connection, request, &head, permit).await {
                 Ok(plan) => {
+                    drop(route);
                     // Its buffer must not be held for as long as the response takes.
                     drop(head);
                     let ended = dispatch::run(&self.state, connection, plan).await;
                     self.ended(request, &ended);
                     ended.reusable
                 }
-                Err(Some(fault)) => self.refuse(connection, request, &fault).await,
-                Err(None) => {
-                    self.log(request, 0, CLIENT_GONE);
-                    false
-                }
+                Err(fault) => self.unplanned(connection, request, fault).await,
             },
+            Route::Probe | Route::Preflight => self.open(connection, request, &head, &route).await,
+        }
+    }
+
+    /// Answers what anybody may ask.
+    async fn open(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        head: &RequestHead,
+        route: &Route<'_>,
+    ) -> bool {
+        let answer = request.answer();
+        let (status, sent) = match route {
+            Route::Preflight => {
+                let wished = head.headers.get_str("access-control-request-headers");
+                (204, response::preflight(connection, wished, &answer).await)
+            }
+            _ => (200, response::present(connection, &answer).await),
+        };
+        self.log(request, status, if sent.is_ok() { "ok" } else { CLIENT_GONE });
+        sent.is_ok()
+    }
+
+    /// Ends a request of which nothing has run; `None` = its client is gone.
+    async fn unplanned(&self, connection: &mut Connection, request: &Request, fault: Option<Fault>) -> bool {
+        match fault {
+            Some(fault) => self.refuse(connection, request, &fault).await,
+            None => {
+                self.log(request, 0, CLIENT_GONE);
+                false
+            }
         }
     }
 
     /// What lets the request go on; `None` when its token was revoked, or the process ends.
     fn permit(&self, request: &Request) -> Option<Permit> {
         request.token_ref.as_deref().and_then(|token_ref| self.state.permits.of(token_ref))
+    }
+
+    /// About how many input tokens a request has. It takes no slot and waits for no Node. `Err(None)` = the client is gone.
+    async fn count(
+        &self,
+        connection: &mut Connection,
+        request: &mut Request,
+        head: &RequestHead,
+    ) -> Result<Vec<u8>, Option<Fault>> {
+        let Taken { body, scan } = intake::take(&self.state, connection, head).await?;
+        let settings = &self.state.settings;
+        let model = settings.model(&scan.model).map(|model| &model.id);
+        let Some(model) = model.or_else(|| settings.direct_model(&scan.model)) else {
+            return Err(Some(Fault::UnknownModel { model: Some(scan.model) }));
+        };
+        request.model = Some(Arc::clone(model));
+        let tokens = intake::input_tokens(&body, 0).await.max(1);
+        Ok(estimate::answer(request.surface, tokens))
     }
 
     /// Reads the body and finds out what it asks for. `Err(None)` = the client is gone.
@@ -292,28 +356,10 @@ impl Client {
         head: &RequestHead,
         permit: Permit,
     ) -> Result<Box<Plan>, Option<Fault>> {
-        let auth = &self.state.settings.openai.provider_auth;
-        let provider_auth = auth.take(&head.headers).map_err(Some)?;
-        if head.headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity")) {
-            return Err(Some(Fault::UnsupportedEncoding));
-        }
-        let limit = self.state.settings.limits.body_bytes;
-        let max = usize::try_from(limit).unwrap_or(usize::MAX);
-        let body = connection
-            .read_body(max, &self.state.bodies)
-            .await
-            .map_err(|fault| fault_of_body(&fault, limit))?;
-        self.state.metrics.request_bytes.inc_by(body.len() as u64);
-        let scan = scan_in_steps(&body).await.map_err(|error| {
-            Some(match error {
-                ScanError::Syntax(detail) => Fault::BadJson { detail: detail.into(), param: None },
-                ScanError::Missing { param } => Fault::MissingField { param },
-                ScanError::Member { param, message } => {
-                    Fault::BadJson { detail: message.into(), param: Some(param.into()) }
-                }
-            })
-        })?;
         let settings = &self.state.settings;
+        let auth = &settings.openai.provider_auth;
+        let provider_auth = auth.take(&head.headers).map_err(Some)?;
+        let Taken { body, scan } = intake::take(&self.state, connection, head).await?;
         let (group, window, generation) = match settings.model(&scan.model) {
             Some(model) => (Arc::clone(&model.id), model.context_window_tokens, model.generation),
             // Of what stands behind a direct route nothing but its name is known.
@@ -323,13 +369,8 @@ impl Client {
             },
         };
         request.model = Some(Arc::clone(&group));
-        let needs = if scan.stream {
-            capability::union(capability::CHAT, capability::STREAMING)
-        } else {
-            capability::CHAT
-        };
-        let threshold = self.state.settings.long_context_threshold_tokens;
-        let tokens = input_tokens(&body, threshold.min(window.unwrap_or(u64::MAX))).await;
+        let threshold = settings.long_context_threshold_tokens;
+        let tokens = intake::input_tokens(&body, threshold.min(window.unwrap_or(u64::MAX))).await;
         if let Some(window) = window.filter(|window| estimate::surely_exceeds(tokens, *window)) {
             return Err(Some(Fault::ContextTooLong { tokens, window }));
         }
@@ -340,28 +381,35 @@ impl Client {
         }
         Ok(Box::new(Plan {
             permit,
+            surface: request.surface,
             group,
-            needs,
+            needs: request.surface.needs(scan.stream),
             generation,
             long: tokens >= threshold,
-            operation: Operation::ChatCompletions,
-            headers: wire_headers(head, auth.enabled.then_some(&*auth.from_header)),
+            headers: intake::wire_headers(head, auth.enabled.then_some(&*auth.from_header)),
             provider_auth,
             scan,
             body,
             request_id: Arc::clone(&request.id),
+            allow_origin: request.allow_origin.clone(),
             started: request.started,
         }))
     }
 
-    async fn local(&self, connection: &mut Connection, request: &Request, body: &[u8]) -> bool {
-        let sent = response::json(connection, 200, body, &Answer::local(&request.id)).await.is_ok();
+    async fn local(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        body: &[u8],
+        fields: &[(&str, &str)],
+    ) -> bool {
+        let sent = response::json(connection, body, fields, &request.answer()).await.is_ok();
         self.log(request, 200, if sent { "ok" } else { CLIENT_GONE });
         sent
     }
 
     async fn refuse(&self, connection: &mut Connection, request: &Request, fault: &Fault) -> bool {
-        let sent = response::refuse(connection, fault, &Answer::local(&request.id)).await.is_ok();
+        let sent = response::refuse(connection, fault, &request.answer()).await.is_ok();
         self.log(request, fault.status(), fault.outcome());
         sent && !fault.closes_connection()
     }
@@ -409,59 +457,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Finds the route by path alone; a query is none of its business.
-fn route(head: &RequestHead) -> Result<Route<'_>, Fault> {
-    let (route, allow) = match head.target.path() {
-        "/v1/chat/completions" => (Route::Chat, "POST"),
-        "/v1/models" => (Route::Models, "GET"),
-        path => match path.strip_prefix("/v1/models/").filter(|id| !id.is_empty()) {
-            Some(id) => (Route::Model(id), "GET"),
-            None => return Err(Fault::UnknownPath),
-        },
-    };
-    let fits = match route {
-        Route::Chat => head.method == Method::Post,
-        Route::Models | Route::Model(_) => head.method == Method::Get,
-    };
-    if fits { Ok(route) } else { Err(Fault::MethodNotAllowed { allow }) }
-}
-
-/// The end-to-end headers that go to the provider (TUN-6): no credential of the client's, nothing that is for us.
-fn wire_headers(head: &RequestHead, credential: Option<&str>) -> Vec<Header> {
-    let own = |name: &str| matches!(name, "accept-encoding" | "content-encoding") || credential == Some(name);
-    hop::forwardable_request(&head.headers)
-        .filter(|(name, _)| !own(name))
-        .map(|(name, value)| Header { name: name.to_owned(), value: Bytes::copy_from_slice(value) })
-        .collect()
-}
-
-/// Scans a body without keeping the shard's other tasks waiting for all of it.
-async fn scan_in_steps(body: &Body) -> Result<ChatScan, ScanError> {
-    let mut scanner = Scanner::default();
-    for step in body.pieces().iter().flat_map(|piece| piece.chunks(SCAN_BYTES)) {
-        scanner.push(step)?;
-        if body.len() > SCAN_BYTES {
-            yield_now().await;
-        }
-    }
-    scanner.finish()
-}
-
-/// About how many input tokens a request has; 0 where its length alone says that they are below `least`.
-async fn input_tokens(body: &Body, least: u64) -> u64 {
-    if estimate::text_tokens_max(body) < least {
-        return 0;
-    }
-    let mut estimator = Estimator::default();
-    for step in body.pieces().iter().flat_map(|piece| piece.chunks(SCAN_BYTES)) {
-        estimator.push(step);
-        if body.len() > SCAN_BYTES {
-            yield_now().await;
-        }
-    }
-    estimator.finish()
-}
-
 /// What to tell a client whose head is refused; `None` when nobody would read it.
 fn fault_of_head(fault: &RequestFault) -> Option<Fault> {
     Some(match fault.status()? {
@@ -470,66 +465,4 @@ fn fault_of_head(fault: &RequestFault) -> Option<Fault> {
         431 => Fault::HeadTooLarge,
         _ => Fault::BadFraming { detail: fault.to_string().into() },
     })
-}
-
-/// As [`fault_of_head`], for a body.
-fn fault_of_body(fault: &ReadFault, limit: u64) -> Option<Fault> {
-    Some(match fault.status()? {
-        408 => Fault::RequestTimeout,
-        413 => Fault::BodyTooLarge { limit },
-        503 => Fault::NoBodyRoom,
-        _ => Fault::BadFraming { detail: fault.to_string().into() },
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{cell::Cell, sync::mpsc};
-
-    use dataplane::{
-        local::Latch,
-        shard::{DriverWish, Shard, ShardSpec},
-    };
-
-    use super::*;
-
-    /// A body of about `len` bytes, in pieces.
-    fn body(len: usize) -> Body {
-        let text = format!("{{\"model\":\"m\",\"x\":[{}1]}}", "1,".repeat(len / 2));
-        text.into_bytes().chunks(256 * 1024).map(Bytes::copy_from_slice).collect()
-    }
-
-    /// How often another task of the shard gets its turn while a body is scanned.
-    async fn turns_beside(body: Body) -> usize {
-        let (over, turns) = (Rc::new(Latch::new()), Rc::new(Cell::new(0)));
-        let (scanned, counted) = (Rc::clone(&over), Rc::clone(&turns));
-        spawn_guarded(async move {
-            let scan = scan_in_steps(&body).await;
-            assert_eq!(scan.map(|scan| scan.model), Ok("m".to_owned()));
-            scanned.close();
-        });
-        let until = Rc::clone(&over);
-        spawn_guarded(async move {
-            while !until.is_closed() {
-                counted.set(counted.get() + 1);
-                yield_now().await;
-            }
-        });
-        over.closed().await;
-        turns.get()
-    }
-
-    #[test]
-    fn a_large_body_is_scanned_in_steps_between_which_others_run() {
-        let (tell, told) = mpsc::channel();
-        let spec = ShardSpec { name: "test".to_owned(), cpu: None, driver: DriverWish::Epoll };
-        let shard = Shard::start(spec, move || async move {
-            let (small, large) = (turns_beside(body(1000)).await, turns_beside(body(4 << 20)).await);
-            let _told = tell.send((small, large));
-        });
-        assert!(shard.unwrap().join());
-        let (small, large) = told.recv().unwrap();
-        assert!(small <= 1, "{small} turns");
-        assert!(large >= (4 << 20) / SCAN_BYTES, "{large} turns");
-    }
 }

@@ -12,12 +12,19 @@ use dataplane::{
 };
 use proto::message::Header;
 
-use crate::reply::Fault;
+use crate::{
+    reply::Fault,
+    surface::{Surface, cors},
+};
 
 /// Fields that we add to a head at most, those of an event stream included.
-const OWN_FIELDS: usize = 8;
+const OWN_FIELDS: usize = 12;
 /// Bytes of their names and of the values that are known or numbers.
-const OWN_BYTES: usize = 180;
+const OWN_BYTES: usize = 220;
+/// The same, of what a page of another origin is told.
+const CORS_BYTES: usize = 80 + cors::EXPOSED.len();
+
+const PROCESSING: &str = "openai-processing-ms";
 
 /// How an answer came about.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +39,27 @@ pub struct Answer<'a> {
     pub queued: Duration,
     /// Told as `x-iop-tool-mode: text`: the backend was asked for its calls in text (RUN-4).
     pub text_tools: bool,
+    /// In whose language a fault is told.
+    pub surface: Surface,
+    /// From the request's head to this answer, told as `openai-processing-ms` where a provider said nothing of it.
+    pub took: Option<Duration>,
+    /// Told as `access-control-allow-origin`, to a page of another origin that is let in.
+    pub allow_origin: Option<&'a str>,
 }
 
 impl Answer<'_> {
     /// An answer of the Edge's own.
     pub fn local(request_id: &str) -> Answer<'_> {
-        Answer { request_id, provider: None, attempts: 0, queued: Duration::ZERO, text_tools: false }
+        Answer {
+            request_id,
+            provider: None,
+            attempts: 0,
+            queued: Duration::ZERO,
+            text_tools: false,
+            surface: Surface::Chat,
+            took: None,
+            allow_origin: None,
+        }
     }
 
     fn write(&self, headers: &mut Headers) {
@@ -48,17 +70,27 @@ impl Answer<'_> {
         }
         if self.attempts > 0 {
             add(headers, "x-iop-attempts", Decimal::of(u64::from(self.attempts)).text());
-            let queued = u64::try_from(self.queued.as_millis()).unwrap_or(u64::MAX);
-            add(headers, "x-iop-queue-ms", Decimal::of(queued).text());
+            add(headers, "x-iop-queue-ms", Decimal::millis(self.queued).text());
         }
         if self.text_tools {
             add(headers, "x-iop-tool-mode", "text");
+        }
+        if let Some(took) = self.took.filter(|_| headers.get(PROCESSING).is_none()) {
+            add(headers, PROCESSING, Decimal::millis(took).text());
+        }
+        if let Some(origin) = self.allow_origin {
+            add(headers, "access-control-allow-origin", origin);
+            add(headers, "access-control-expose-headers", cors::EXPOSED);
+            if origin != "*" {
+                add(headers, "vary", "origin");
+            }
         }
     }
 
     /// Bytes of what [`Answer::write`] adds, at most.
     fn room(&self) -> usize {
-        OWN_BYTES + 2 * self.request_id.len() + self.provider.map_or(0, str::len)
+        let cors = self.allow_origin.map_or(0, |origin| CORS_BYTES + origin.len());
+        OWN_BYTES + 2 * self.request_id.len() + self.provider.map_or(0, str::len) + cors
     }
 }
 
@@ -91,7 +123,8 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
                     body = ResponseBody::Length(length);
                 }
             }
-            name if !hop::may_cross(name) => {}
+            // Which pages may read an answer is this gateway's to say.
+            name if !hop::may_cross(name) || name.starts_with("access-control-") => {}
             name => {
                 if name == "content-type" {
                     is_event_stream |= names(&header.value, "text/event-stream");
@@ -118,20 +151,51 @@ pub fn relayed(status: u16, provider_headers: &[Header], answer: &Answer<'_>) ->
     Begun { head: own(status, headers), body, is_event_stream, is_json }
 }
 
-/// Answers with JSON.
+/// Answers with JSON, and with these fields beside the usual ones.
 ///
 /// # Errors
 /// The client does not take it.
 pub async fn json(
     client: &mut Connection,
-    status: u16,
     body: &[u8],
+    fields: &[(&str, &str)],
     answer: &Answer<'_>,
 ) -> Result<(), WriteFault> {
     let mut headers = Headers::new();
     add(&mut headers, "content-type", "application/json");
+    fields.iter().for_each(|(name, value)| add(&mut headers, name, value));
     answer.write(&mut headers);
-    client.respond(&own(status, headers), body).await
+    client.respond(&own(200, headers), body).await
+}
+
+/// Says that somebody is here.
+///
+/// # Errors
+/// The client does not take it.
+pub async fn present(client: &mut Connection, answer: &Answer<'_>) -> Result<(), WriteFault> {
+    let mut headers = Headers::new();
+    answer.write(&mut headers);
+    client.respond(&own(200, headers), b"").await
+}
+
+/// Tells a browser what it may ask: the fields that it names, or all that are known (WHATWG Fetch section 3.2).
+///
+/// # Errors
+/// The client does not take it.
+pub async fn preflight(
+    client: &mut Connection,
+    wished: Option<&str>,
+    answer: &Answer<'_>,
+) -> Result<(), WriteFault> {
+    let mut headers = Headers::new();
+    add(&mut headers, "allow", cors::METHODS);
+    if answer.allow_origin.is_some() {
+        add(&mut headers, "access-control-allow-methods", cors::METHODS);
+        add(&mut headers, "access-control-allow-headers", wished.unwrap_or(cors::FIELDS));
+        add(&mut headers, "access-control-max-age", cors::MAX_AGE);
+    }
+    answer.write(&mut headers);
+    client.respond(&own(204, headers), b"").await
 }
 
 /// Answers with a fault.
@@ -145,7 +209,9 @@ pub async fn refuse(client: &mut Connection, fault: &Fault, answer: &Answer<'_>)
         add(&mut headers, name, &value);
     }
     answer.write(&mut headers);
-    client.respond(&own(fault.status(), headers), fault.body_json().as_bytes()).await
+    client
+        .respond(&own(fault.status(), headers), fault.body(answer.surface, answer.request_id).as_bytes())
+        .await
 }
 
 /// Plain text, for the ops surface.
@@ -183,6 +249,10 @@ impl Decimal {
             }
         }
         Self { digits, first }
+    }
+
+    fn millis(duration: Duration) -> Self {
+        Self::of(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn text(&self) -> &str {
@@ -252,5 +322,34 @@ mod tests {
             ["x-kept", "x-request-id", "request-id", "x-iop-provider", "x-iop-attempts", "x-iop-queue-ms"]
         );
         assert_eq!(begun.head.headers.get("x-iop-provider"), Some(&b"p1"[..]));
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_told_by_us_alone_what_it_may_read() {
+        let theirs =
+            [("access-control-allow-origin", "https://theirs.test"), ("access-control-max-age", "1")];
+        assert_eq!(head(&theirs).head.headers.get("access-control-allow-origin"), None);
+        for (origin, vary) in [("*", None), ("https://chat.example", Some(&b"origin"[..]))] {
+            let mut headers = Headers::new();
+            Answer { allow_origin: Some(origin), ..Answer::local("req_1") }.write(&mut headers);
+            assert_eq!(headers.get("access-control-allow-origin"), Some(origin.as_bytes()));
+            assert!(headers.get_str("access-control-expose-headers").unwrap().contains("x-request-id"));
+            assert_eq!(headers.get("vary"), vary);
+        }
+    }
+
+    #[test]
+    fn how_long_it_took_is_the_providers_to_say_where_it_says_it() {
+        let told = |theirs: &[Header]| {
+            let answer = Answer { took: Some(Duration::from_millis(42)), ..Answer::local("req_1") };
+            relayed(200, theirs, &answer)
+                .head
+                .headers
+                .get_all(PROCESSING)
+                .map(<[u8]>::to_vec)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[]), [b"42"]);
+        assert_eq!(told(&[Header { name: PROCESSING.to_owned(), value: b"7".to_vec().into() }]), [b"7"]);
     }
 }

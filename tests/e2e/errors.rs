@@ -46,10 +46,10 @@ fn every_refusal_of_the_edge_has_its_status_and_all_four_error_keys() -> anyhow:
     assert_error(&http::get(&bench.edge.http, "/", Some(token))?, 404, None);
     let answer = http::get(&bench.edge.http, CHAT, Some(token))?;
     assert_error(&answer, 405, None);
-    assert_eq!(answer.header("allow"), Some("POST"));
+    assert_eq!(answer.header("allow"), Some("POST, OPTIONS"));
     let answer = ask(&http::post("/v1/models", token, b"{}"))?;
     assert_error(&answer, 405, None);
-    assert_eq!(answer.header("allow"), Some("GET"));
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, OPTIONS"));
 
     for body in [
         "",

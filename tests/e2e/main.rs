@@ -33,5 +33,6 @@ mod sdk;
 mod status;
 mod streams;
 mod support;
+mod surfaces;
 mod takeover;
 mod wire;

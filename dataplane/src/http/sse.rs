@@ -1,4 +1,4 @@
-//! An observer of event streams (WHATWG HTML §9.2): where events end and whether the stream said it was done.
+//! An observer of event streams (WHATWG HTML §9.2): where events end and whether the stream said its last word.
 //!
 //! It keeps the first bytes of the current line and some counters, copies no events, and says the same however its
 //! input is split. It never changes what it looks at.
@@ -9,13 +9,30 @@ use memchr::memchr2;
 pub const MAX_EVENT: usize = 1024 * 1024;
 
 /// Enough of a line for a byte order mark, `data: [DONE]` and one byte more.
-const PREFIX: usize = 3 + 12 + 1;
+const DONE_PREFIX: usize = 3 + 12 + 1;
+/// Enough of a line for a byte order mark, `data: {"type": "` and the longest name of a last event.
+const PREFIX: usize = 3 + 16 + NAME_MAX + 1;
+/// Longest name of a last event, in bytes.
+const NAME_MAX: usize = 24;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What the last word of a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// An event whose data is `[DONE]`.
+    Done,
+    /// An event with one of these names, of 24 bytes at most: by its `event` field or, where it has none, by the `type` that its data
+    /// begins with.
+    Events(&'static [&'static str]),
+}
 
 /// Follows one event stream.
 #[derive(Clone, Debug)]
 pub struct Splitter {
+    ending: Ending,
+    /// How much of a line is looked at.
+    looked_at: usize,
     /// The first bytes of the current line.
     prefix: [u8; PREFIX],
     /// Length of the current line so far.
@@ -24,8 +41,10 @@ pub struct Splitter {
     event: usize,
     /// `data` lines of the current event.
     data_lines: usize,
-    /// The only data line of the event so far is `[DONE]`.
-    data_is_done: bool,
+    /// What came of the event so far makes it the last one.
+    is_last: bool,
+    /// The event so far has a name.
+    is_named: bool,
     first_line: bool,
     /// The last byte was a CR: a LF after it belongs to it.
     after_cr: bool,
@@ -39,11 +58,14 @@ pub struct Splitter {
 impl Default for Splitter {
     fn default() -> Self {
         Self {
+            ending: Ending::Done,
+            looked_at: DONE_PREFIX,
             prefix: [0; PREFIX],
             line: 0,
             event: 0,
             data_lines: 0,
-            data_is_done: false,
+            is_last: false,
+            is_named: false,
             first_line: true,
             after_cr: false,
             at_boundary: true,
@@ -55,9 +77,18 @@ impl Default for Splitter {
 }
 
 impl Splitter {
-    /// At the beginning of a stream.
+    /// At the beginning of a stream that ends by `[DONE]`.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// At the beginning of a stream that ends so.
+    pub fn ending(ending: Ending) -> Self {
+        let looked_at = match ending {
+            Ending::Done => DONE_PREFIX,
+            Ending::Events(_) => PREFIX,
+        };
+        Self { ending, looked_at, ..Self::default() }
     }
 
     /// Follows the next bytes. Gives the place after the last empty line in them, which is where a stream may be cut or
@@ -98,7 +129,8 @@ impl Splitter {
             return;
         }
         self.at_boundary = false;
-        if let Some(room) = self.prefix.get_mut(self.line.min(PREFIX)..) {
+        let looked_at = self.looked_at;
+        if let Some(room) = self.prefix.get_mut(self.line.min(looked_at)..looked_at) {
             for (to, from) in room.iter_mut().zip(content) {
                 *to = *from;
             }
@@ -110,7 +142,7 @@ impl Splitter {
 
     /// Judges the line that just ended; whether it ended an event.
     fn end_line(&mut self) -> bool {
-        let mut line = self.prefix.get(..self.line.min(PREFIX)).unwrap_or_default();
+        let mut line = self.prefix.get(..self.line.min(self.looked_at)).unwrap_or_default();
         let mut length = self.line;
         if std::mem::take(&mut self.first_line)
             && let Some(rest) = line.strip_prefix(BYTE_ORDER_MARK)
@@ -124,22 +156,31 @@ impl Splitter {
             self.oversized |= opaque;
             if self.data_lines > 0 {
                 self.events += 1;
-                self.done |= self.data_is_done && !opaque;
+                self.done |= self.is_last && (!opaque || self.ending != Ending::Done);
             }
             self.data_lines = 0;
-            self.data_is_done = false;
+            self.is_last = false;
+            self.is_named = false;
             self.event = 0;
             self.at_boundary = true;
             return true;
         }
         self.at_boundary = false;
-        if line == b"data" {
-            self.data_lines += 1;
-            self.data_is_done = false;
-        } else if let Some(value) = line.strip_prefix(b"data:") {
-            let value = value.strip_prefix(b" ").unwrap_or(value);
-            self.data_lines += 1;
-            self.data_is_done = self.data_lines == 1 && value == b"[DONE]";
+        let data = if line == b"data" { Some(&[][..]) } else { value_of(line, b"data:") };
+        self.data_lines += usize::from(data.is_some());
+        match (self.ending, data) {
+            (Ending::Done, Some(data)) => self.is_last = self.data_lines == 1 && data == b"[DONE]",
+            (Ending::Done, None) => {}
+            (Ending::Events(names), Some(data)) if self.data_lines == 1 && !self.is_named => {
+                self.is_last = names.iter().any(|name| is_of_type(data, name));
+            }
+            (Ending::Events(_), Some(_)) => {}
+            (Ending::Events(names), None) => {
+                if let Some(named) = value_of(line, b"event:") {
+                    self.is_named = true;
+                    self.is_last = names.iter().any(|name| name.as_bytes() == named);
+                }
+            }
         }
         false
     }
@@ -149,13 +190,13 @@ impl Splitter {
         self.at_boundary
     }
 
-    /// Whether an event came whose data is `[DONE]`.
-    pub fn saw_done(&self) -> bool {
+    /// Whether the last event came.
+    pub fn saw_end(&self) -> bool {
         self.done
     }
 
-    /// Whether the stream, ending here, has said `[DONE]`: also when the empty line after it is missing.
-    pub fn ends_done(&self) -> bool {
+    /// Whether the stream, ending here, has said its last word: also when the empty line after it is missing.
+    pub fn ends_well(&self) -> bool {
         let mut ended = self.clone();
         if ended.line > 0 {
             ended.end_line();
@@ -175,6 +216,20 @@ impl Splitter {
     }
 }
 
+/// The value of a field that begins like this.
+fn value_of<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
+    let value = line.strip_prefix(field)?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+/// Whether a JSON object begins with its `type`, and this is it.
+fn is_of_type(data: &[u8], name: &str) -> bool {
+    let Some(value) = data.strip_prefix(b"{\"type\":") else { return false };
+    let value = value.strip_prefix(b" ").unwrap_or(value);
+    let named = value.strip_prefix(b"\"").and_then(|value| value.strip_prefix(name.as_bytes()));
+    named.is_some_and(|rest| rest.first() == Some(&b'"'))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -182,11 +237,15 @@ mod tests {
     use super::*;
 
     fn state(splitter: &Splitter) -> (u64, bool, bool, bool) {
-        (splitter.events(), splitter.saw_done(), splitter.at_boundary(), splitter.is_oversized())
+        (splitter.events(), splitter.saw_end(), splitter.at_boundary(), splitter.is_oversized())
     }
 
     fn follow(pieces: &[&[u8]]) -> (u64, bool, bool, bool) {
-        let mut splitter = Splitter::new();
+        follow_to(Ending::Done, pieces)
+    }
+
+    fn follow_to(ending: Ending, pieces: &[&[u8]]) -> (u64, bool, bool, bool) {
+        let mut splitter = Splitter::ending(ending);
         for piece in pieces {
             let _boundary = splitter.push(piece);
         }
@@ -273,6 +332,69 @@ mod tests {
         }
     }
 
+    const RESPONSES: Ending =
+        Ending::Events(&["response.completed", "response.incomplete", "response.failed"]);
+    const MESSAGES: Ending = Ending::Events(&["message_stop", "error"]);
+
+    #[test]
+    fn a_last_event_is_known_by_its_name_or_else_by_the_type_that_it_begins_with() {
+        for (ending, text, ended) in [
+            (RESPONSES, "event: response.completed\ndata: {}\n\n", true),
+            (RESPONSES, "event:response.failed\r\ndata: {}\r\n\r\n", true),
+            (RESPONSES, "data: {}\nevent: response.incomplete\n\n", true),
+            (RESPONSES, "data: {\"type\":\"response.completed\",\"response\":{}}\n\n", true),
+            (RESPONSES, "data:{\"type\": \"response.incomplete\"}\n\n", true),
+            (RESPONSES, "\u{feff}data: {\"type\": \"response.incomplete\"}\n\n", true),
+            (RESPONSES, "event: response.completed\ndata: {}\n\ndata: [DONE]\n\n", true),
+            (RESPONSES, "event: response.completed\n\n", false),
+            (RESPONSES, "event: response.completed\ndata: {}\n", false),
+            (RESPONSES, "event: response.completedx\ndata: {}\n\n", false),
+            (RESPONSES, "event: response.completed_and_much_more_than_fits\ndata: {}\n\n", false),
+            (RESPONSES, "event: response.created\ndata: {\"type\":\"response.completed\"}\n\n", false),
+            (
+                RESPONSES,
+                "data: {\"type\":\"response.output_text.delta\",\"delta\":\"response.completed\"}\n\n",
+                false,
+            ),
+            (RESPONSES, "data: {\"type\":\"response.complete\"}\n\n", false),
+            (RESPONSES, "data: {\"type\":\"response.completed\n\n", false),
+            (RESPONSES, "data: x\ndata: {\"type\":\"response.completed\"}\n\n", false),
+            (RESPONSES, "event: error\ndata: {}\n\n", false),
+            (RESPONSES, "data: [DONE]\n\n", false),
+            (MESSAGES, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", true),
+            (MESSAGES, "event: error\ndata: {\"type\":\"error\"}\n\n", true),
+            (MESSAGES, "data: {\"type\":\"message_stop\"}\n\n", true),
+            (MESSAGES, "event: message_delta\ndata: {\"type\":\"message_delta\"}\n\n", false),
+            (MESSAGES, "event: ping\ndata: {\"type\": \"ping\"}\n\n", false),
+            (MESSAGES, ": event: message_stop\ndata: {}\n\n", false),
+            (MESSAGES, "data: [DONE]\n\n", false),
+        ] {
+            let bytes = text.as_bytes();
+            let whole = follow_to(ending, &[bytes]);
+            assert_eq!(whole.1, ended, "{text:?}");
+            for at in 0..=bytes.len() {
+                let (left, right) = bytes.split_at(at);
+                assert_eq!(follow_to(ending, &[left, right]), whole, "{text:?} at {at}");
+            }
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(follow_to(ending, &single), whole, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_last_event_may_be_as_long_as_the_whole_answer_and_lack_the_line_behind_it() {
+        let mut splitter = Splitter::ending(RESPONSES);
+        let _start =
+            splitter.push(b"event: response.completed\ndata: {\"type\":\"response.completed\",\"x\":\"");
+        for _ in 0..=16 {
+            let _none = splitter.push(&[b'x'; 64 * 1024]);
+        }
+        let _rest = splitter.push(b"\"}");
+        assert!(splitter.is_oversized() && !splitter.saw_end() && splitter.ends_well());
+        let _end = splitter.push(b"\n\n");
+        assert!(splitter.saw_end());
+    }
+
     #[test]
     fn the_place_after_the_last_whole_event_is_given() {
         let mut splitter = Splitter::new();
@@ -327,7 +449,7 @@ mod tests {
         ] {
             let mut splitter = Splitter::new();
             splitter.push(text.as_bytes());
-            assert_eq!(splitter.ends_done(), expected, "{text:?}");
+            assert_eq!(splitter.ends_well(), expected, "{text:?}");
         }
     }
 }

@@ -62,6 +62,7 @@ pub const TABLE: &[(&str, Class)] = &[
     ("openai.principal_tokens[].principal_ref", Restart),
     ("openai.principal_tokens[].principal_alias", Restart),
     ("openai.revoked_tokens_file", Restart),
+    ("openai.cors.allowed_origins", Restart),
     ("openai.provider_auth.enabled", Restart),
     ("openai.provider_auth.from_header", Restart),
     ("openai.provider_auth.target_header", Restart),

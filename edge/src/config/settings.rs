@@ -15,14 +15,14 @@ use control::{
 };
 use proto::{
     identity::Name,
-    message::{AdapterSettings, NodeConfigPayload},
+    message::{AdapterSettings, NodeConfigPayload, Operation, ProtocolProfile},
 };
 
 use super::{
-    dialect::ChatDialect, error::LoadError, gate::Gate, generation::GenerationFields, place::Place,
-    secret::SecretDigest,
+    catalog::Driver, dialect::ChatDialect, error::LoadError, gate::Gate, generation::GenerationFields,
+    place::Place, secret::SecretDigest,
 };
-use crate::token::PrincipalToken;
+use crate::{surface::cors::Cors, token::PrincipalToken};
 
 /// One configuration generation.
 #[derive(Clone, Debug)]
@@ -127,6 +127,28 @@ impl Settings {
             return adapter.is_some_and(|adapter| is_native(&adapter.settings));
         }
         self.provider(&grant.provider).is_some_and(|(_, provider)| provider.native)
+    }
+
+    /// Whether the server that was granted has this operation.
+    #[must_use]
+    pub fn offers(&self, grant: &Grant, operation: Operation) -> bool {
+        self.granted_profile(grant)
+            .is_some_and(|profile| profile.operations.iter().any(|offered| offered.operation == operation))
+    }
+
+    /// The dialect of the server that was granted; `None` for a backend with a language of its own.
+    #[must_use]
+    pub fn driver(&self, grant: &Grant) -> Option<Driver> {
+        let profile = self.granted_profile(grant)?;
+        Driver::ALL.into_iter().find(|(name, _)| *name == profile.driver).map(|(_, driver)| driver)
+    }
+
+    fn granted_profile(&self, grant: &Grant) -> Option<&ProtocolProfile> {
+        let adapters = &self.node(&grant.node)?.payload.adapters;
+        match &adapters.iter().find(|adapter| adapter.name == *grant.adapter)?.settings {
+            AdapterSettings::OpenAiCompat(config) => Some(&config.profile),
+            _ => None,
+        }
     }
 
     /// A provider and its Node.
@@ -275,6 +297,8 @@ pub struct OpenAi {
     pub response_wait_margin: Duration,
     /// `openai.provider_auth` (CFG-3).
     pub provider_auth: ProviderAuth,
+    /// `openai.cors`
+    pub cors: Cors,
     /// `openai.stream_evidence_gate` (SEG-1).
     pub gate: Gate,
 }

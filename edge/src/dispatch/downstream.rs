@@ -6,7 +6,7 @@ use dataplane::{
     clock,
     http::{
         server::{Connection, ResponseBody},
-        sse::Splitter,
+        sse::{Ending, Splitter},
     },
     net::WriteFault,
 };
@@ -14,8 +14,9 @@ use proto::message::Header;
 
 use super::json_end::JsonEnd;
 use crate::{
-    reply::Fault,
+    reply::{Broken, Fault},
     response::{self, Answer},
+    surface::Surface,
 };
 
 /// Body bytes passed on before credit for them goes back: half a run window, which is also what the link waits for.
@@ -27,6 +28,7 @@ const WRITE_BYTES: usize = 64 * 1024;
 pub(super) struct Downstream<'a> {
     /// Its connection.
     pub(super) client: &'a mut Connection,
+    surface: Surface,
     started: Instant,
     /// 0 until something is said.
     status: u16,
@@ -42,9 +44,10 @@ pub(super) struct Downstream<'a> {
 
 impl<'a> Downstream<'a> {
     /// Nothing given yet. `started` is when the request's head was complete.
-    pub(super) fn new(client: &'a mut Connection, started: Instant) -> Self {
+    pub(super) fn new(client: &'a mut Connection, surface: Surface, started: Instant) -> Self {
         Self {
             client,
+            surface,
             started,
             status: 0,
             begun: false,
@@ -90,7 +93,7 @@ impl<'a> Downstream<'a> {
         }
         self.status = status;
         self.begun = true;
-        self.events = begun.is_event_stream.then(Splitter::new);
+        self.events = begun.is_event_stream.then(|| Splitter::ending(ending(self.surface)));
         self.client.begin(&begun.head, begun.body);
     }
 
@@ -146,30 +149,50 @@ impl<'a> Downstream<'a> {
         (self.unreleased >= RELEASE_BYTES).then(|| std::mem::take(&mut self.unreleased))
     }
 
-    /// A stream whose framing ended well but that never said `[DONE]` was cut by something behind the provider's HTTP
+    /// A stream whose framing ended well but that never said its last word was cut by something behind the provider's HTTP
     /// server, and JSON that only a close ends may be cut by anything; clients would take either for a whole answer (API-1).
     pub(super) fn lacks_end(&self) -> bool {
-        let lacks_done = self.events.as_ref().is_some_and(|events| !events.ends_done());
-        (200..300).contains(&self.status) && (lacks_done || self.json.is_some_and(JsonEnd::is_cut))
+        let lacks_end = self.events.as_ref().is_some_and(|events| !events.ends_well());
+        (200..300).contains(&self.status) && (lacks_end || self.json.is_some_and(JsonEnd::is_cut))
     }
 
-    /// Whether it is a stream that has said `[DONE]`.
-    pub(super) fn saw_done(&self) -> bool {
-        self.events.as_ref().is_some_and(Splitter::saw_done)
+    /// Whether it is a stream that has said its last word.
+    pub(super) fn saw_end(&self) -> bool {
+        self.events.as_ref().is_some_and(Splitter::saw_end)
     }
 
-    /// Tells the client of a failure: by status and JSON before the response has begun, by an error event and a broken end
-    /// in a stream, by a broken end alone in the middle of anything else (API-1). Whether its connection may carry
+    /// Tells the client of a failure: by status and JSON before the response has begun, by the events of its surface and a broken
+    /// end in a stream, by a broken end alone in the middle of anything else (API-1). Whether its connection may carry
     /// another request; if not, the owner closes it without the body's end.
-    pub(super) async fn refuse(&mut self, fault: &Fault, answer: &Answer<'_>) -> bool {
+    pub(super) async fn refuse(&mut self, fault: &Fault, answer: &Answer<'_>, model: &str) -> bool {
         if !self.begun {
             self.status = fault.status();
             return response::refuse(self.client, fault, answer).await.is_ok();
         }
-        if self.events.as_ref().is_some_and(|events| events.at_boundary() && !events.saw_done()) {
-            self.client.push(fault.stream_event().as_bytes());
+        if let Some(events) = self.events.as_ref().filter(|events| events.at_boundary() && !events.saw_end())
+        {
+            let broken = Broken {
+                surface: self.surface,
+                request_id: answer.request_id,
+                model,
+                now: clock::unix_seconds(),
+                events: events.events(),
+            };
+            self.client.push(fault.stream_end(&broken).as_bytes());
         }
         let _gone = self.client.flush().await;
         false
+    }
+}
+
+/// How a stream of this surface ends when all went well, as far as the provider is concerned. A response that failed has an end,
+/// too: the provider's own. An `error` event is not one of responses: what follows it is what clients look at.
+fn ending(surface: Surface) -> Ending {
+    match surface {
+        Surface::Chat => Ending::Done,
+        Surface::Responses => {
+            Ending::Events(&["response.completed", "response.incomplete", "response.failed"])
+        }
+        Surface::Messages => Ending::Events(&["message_stop", "error"]),
     }
 }

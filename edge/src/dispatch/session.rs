@@ -28,7 +28,7 @@ use dataplane::{
     panic_point,
     shard::guarded,
 };
-use proto::message::{ErrorKind, ExecutionError, Header, Operation, RunEvent, RunEventKind, TunnelRequest};
+use proto::message::{ErrorKind, ExecutionError, Header, RunEvent, RunEventKind, TunnelRequest};
 
 use super::{
     attempt::{Attempt, Cause, Step},
@@ -39,7 +39,7 @@ use super::{
     wait::{Interrupted, Timer, Waits, Woken},
 };
 use crate::{
-    config::GenerationPolicy,
+    config::{GenerationPolicy, catalog::Driver},
     mail::{Open, RequestMessage, ToShard},
     openai::{policy, scan::ChatScan},
     reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
@@ -47,9 +47,10 @@ use crate::{
     response::Answer,
     revocation::permits::Permit,
     shard_state::ShardState,
+    surface::Surface,
 };
 
-/// How long the end of a run may take to arrive when its client has left after `[DONE]`.
+/// How long the end of a run may take to arrive when its client has left after the end of its stream.
 const END_GRACE: Duration = Duration::from_secs(1);
 
 /// A request that may be dispatched: authenticated, whole, understood.
@@ -57,6 +58,8 @@ const END_GRACE: Duration = Duration::from_secs(1);
 pub struct Plan {
     /// Closed when the request is to end: its token was revoked, or the process stops.
     pub permit: Permit,
+    /// In whose language it is asked, and answered.
+    pub surface: Surface,
     /// External model id of a configured group.
     pub group: Arc<str>,
     /// What a candidate must be able to do.
@@ -65,8 +68,6 @@ pub struct Plan {
     pub generation: GenerationPolicy,
     /// Whether it takes a long slot.
     pub long: bool,
-    /// Which operation.
-    pub operation: Operation,
     /// What was found in the body.
     pub scan: ChatScan,
     /// The body as the client sent it.
@@ -77,6 +78,8 @@ pub struct Plan {
     pub provider_auth: Option<Header>,
     /// For the client, the log and the Node.
     pub request_id: Arc<str>,
+    /// Told to a page of another origin that is let in.
+    pub allow_origin: Option<Arc<str>>,
     /// When its head was complete.
     pub started: Instant,
 }
@@ -116,7 +119,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
     let mut session = Session {
         shard,
         client: client.peer(),
-        downstream: Downstream::new(client, plan.started),
+        downstream: Downstream::new(client, plan.surface, plan.started),
         events: registered,
         plan,
         attempt: Attempt::default(),
@@ -294,9 +297,9 @@ impl Session<'_> {
             while let Some(taken) = step {
                 if let Some(way_out) = self.take(taken) {
                     return match self.flush(waits).await {
-                        // A client that takes `[DONE]` and closes at once has its answer.
+                        // A client that takes the end and closes at once has its answer.
                         Some(WayOut::ClientGone)
-                            if matches!(way_out, WayOut::Complete) && self.downstream.saw_done() =>
+                            if matches!(way_out, WayOut::Complete) && self.downstream.saw_end() =>
                         {
                             Some(WayOut::Complete)
                         }
@@ -434,7 +437,12 @@ impl Session<'_> {
         }
         panic_point!("edge.dispatch");
         self.native = None;
-        if !self.shard.settings.is_native(&grant) {
+        let is_native = self.shard.settings.is_native(&grant);
+        if !self.can_run(&grant, is_native) {
+            self.grant = Some(grant);
+            return Err(Fault::Unservable);
+        }
+        if !is_native {
             let (tunnel, body) = (self.tunnel(&grant), self.body_for(&grant));
             self.send(grant, RequestMessage::Tunnel(Box::new(tunnel)), body);
             return Ok(());
@@ -444,6 +452,16 @@ impl Session<'_> {
         // The client is told whose language it was, also where it goes no further.
         self.grant = Some(grant);
         read.map_or(Ok(()), |read| self.run_input(*read?))
+    }
+
+    /// Whether what was granted can do what is asked. Of pool candidates control has seen to it; of what stands behind a direct
+    /// route nobody has (POL-12).
+    fn can_run(&self, grant: &Grant, is_native: bool) -> bool {
+        let surface = self.plan.surface;
+        if is_native {
+            return surface == Surface::Chat;
+        }
+        !grant.direct || self.shard.settings.offers(grant, surface.operation())
     }
 
     /// Sends a native run out.
@@ -489,7 +507,20 @@ impl Session<'_> {
         } else {
             self.shard.settings.provider(&grant.provider).map(|(_, provider)| provider.generation_fields)
         };
-        policy::body_for(&self.plan.scan, &self.plan.body, &grant.target, policy, &fields.unwrap_or_default())
+        let fields = self.plan.surface.generation_fields(fields.unwrap_or_default());
+        policy::body_for(&self.plan.scan, &self.plan.body, &grant.target, policy, &fields)
+    }
+
+    /// The headers as the chosen provider gets them. What a client has tried out at Anthropic's means nothing elsewhere, and servers
+    /// that know the header refuse words that they do not know.
+    fn headers_for(&self, grant: &Grant) -> Vec<Header> {
+        const BETA: &str = "anthropic-beta";
+        let mut headers = self.plan.headers.clone();
+        let has_betas = headers.iter().any(|header| header.name == BETA);
+        if has_betas && self.shard.settings.driver(grant) != Some(Driver::AnthropicMessages) {
+            headers.retain(|header| header.name != BETA);
+        }
+        headers
     }
 
     fn tunnel(&self, grant: &Grant) -> TunnelRequest {
@@ -500,13 +531,13 @@ impl Session<'_> {
             target: grant.target.to_string(),
             method: String::new(),
             path: String::new(),
-            headers: self.plan.headers.clone(),
+            headers: self.headers_for(grant),
             body: Bytes::new(),
             body_bytes: 0,
             stream_response: self.plan.scan.stream,
             timeout_sec: whole_seconds(grant.request_timeout),
             metadata: std::collections::BTreeMap::new(),
-            operation: Some(self.plan.operation),
+            operation: Some(self.plan.surface.operation()),
             session_id: String::new(),
             response_stall_timeout_ms: i64::try_from(grant.stall_timeout.as_millis()).unwrap_or(i64::MAX),
             window_bytes: 0,
@@ -545,10 +576,10 @@ impl Session<'_> {
         None
     }
 
-    /// The client has closed. After `[DONE]` that is the usual end: the run's own end is on its way and gets a moment, so
+    /// The client has closed. After the stream's end that is the usual way: the run's own end is on its way and gets a moment, so
     /// that the provider's connection need not be cut.
     async fn client_left(&mut self) -> WayOut {
-        if !self.downstream.saw_done() {
+        if !self.downstream.saw_end() {
             return WayOut::ClientGone;
         }
         let until = clock::now() + END_GRACE;
@@ -589,7 +620,7 @@ impl Session<'_> {
                     self.downstream.client.set_draining();
                 }
                 let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
-                (fault.outcome(), self.downstream.refuse(&fault, &answer).await)
+                (fault.outcome(), self.downstream.refuse(&fault, &answer, &self.plan.scan.model).await)
             }
         };
         Ended {
@@ -618,6 +649,9 @@ fn answer<'a>(
         attempts: attempt.dispatches(),
         queued: queued(grant),
         text_tools: native.is_some_and(Native::has_text_tools),
+        surface: plan.surface,
+        took: Some(clock::now().saturating_duration_since(plan.started)),
+        allow_origin: plan.allow_origin.as_deref(),
     }
 }
 

@@ -15,7 +15,7 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::reply::OUTCOMES;
+use crate::{reply::OUTCOMES, surface::Surface};
 use control::ControlMetrics;
 
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
@@ -242,8 +242,10 @@ impl Metrics {
 
     /// Begins every series of a closed set at 0: a rate over a series that appears with its first event misses that event.
     fn begin_series(&self) {
-        for outcome in OUTCOMES {
-            self.requests.with_label_values(&["chat_completions", outcome]);
+        for (surface, outcome) in
+            Surface::ALL.into_iter().flat_map(|it| OUTCOMES.map(|outcome| (it, outcome)))
+        {
+            self.requests.with_label_values(&[surface.label(), outcome]);
         }
         for reason in Refusal::ALL {
             self.handshake_refused.with_label_values(&[reason.label()]);

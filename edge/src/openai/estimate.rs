@@ -9,6 +9,8 @@
 
 use dataplane::http::body::Body;
 
+use crate::surface::Surface;
+
 /// Thousandths of a token.
 type Milli = u64;
 
@@ -103,6 +105,18 @@ pub fn text_tokens_max(body: &Body) -> u64 {
 #[must_use]
 pub fn surely_exceeds(tokens: u64, window: u64) -> bool {
     tokens - tokens / 9 > window
+}
+
+/// The answer to a request that counts tokens (api.md section 1.5).
+#[must_use]
+pub fn answer(surface: Surface, tokens: u64) -> Vec<u8> {
+    match surface {
+        Surface::Messages => format!("{{\"input_tokens\":{tokens}}}"),
+        Surface::Chat | Surface::Responses => {
+            format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{tokens}}}")
+        }
+    }
+    .into_bytes()
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -38,7 +38,12 @@ pub fn body_for(
 /// A request without a limit gets the default one; a limit below the minimum is raised to it. What is no count of tokens
 /// is the provider's to judge.
 fn limit(scan: &ChatScan, policy: &GenerationPolicy, fields: &GenerationFields, edits: &mut Vec<Edit>) {
-    let given = [scan.limits.max_tokens.as_ref(), scan.limits.max_completion_tokens.as_ref()];
+    let limits = &scan.limits;
+    let given = match fields.max_tokens {
+        "max_output_tokens" => [limits.max_output_tokens.as_ref(), None],
+        // Servers of chat completions know either name; messages have the first one alone, and ignore the other.
+        _ => [limits.max_tokens.as_ref(), limits.max_completion_tokens.as_ref()],
+    };
     if given.into_iter().flatten().all(|limit| limit.amount == Amount::Null) {
         if let Some(default) = policy.default_max_tokens {
             let tokens = default.max(policy.min_max_tokens.unwrap_or_default());
@@ -79,10 +84,12 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::openai::scan::Scanner;
+    use crate::{openai::scan::Scanner, surface::Surface};
 
     const VLLM: GenerationFields =
         GenerationFields { max_tokens: "max_tokens", thinking_budget: Some("thinking_token_budget") };
+    const RESPONSES: GenerationFields =
+        GenerationFields { max_tokens: "max_output_tokens", thinking_budget: None };
     const OPENAI: GenerationFields =
         GenerationFields { max_tokens: "max_completion_tokens", thinking_budget: None };
 
@@ -233,6 +240,38 @@ mod tests {
             assert_eq!(out, expected, "of {body}");
             serde_json::from_str::<Value>(&out).unwrap();
         }
+    }
+
+    // req: CFG-5
+    #[test]
+    fn responses_have_one_name_of_their_own_and_no_budget_of_thinking() {
+        for (body, policy, fields, expected) in [
+            (
+                "{\"model\":\"m\"}",
+                policy(100, 0, 64),
+                RESPONSES,
+                "{\"max_output_tokens\":100,\"model\":\"m\"}",
+            ),
+            (
+                "{\"model\":\"m\",\"max_output_tokens\":7,\"max_tokens\":7}",
+                policy(100, 20, 0),
+                RESPONSES,
+                "{\"model\":\"m\",\"max_output_tokens\":20,\"max_tokens\":7}",
+            ),
+            (
+                "{\"model\":\"m\",\"max_output_tokens\":7,\"max_tokens\":7}",
+                policy(100, 20, 0),
+                VLLM,
+                "{\"model\":\"m\",\"max_output_tokens\":7,\"max_tokens\":20}",
+            ),
+        ] {
+            assert_eq!(sent(body, policy, fields), expected, "of {body}");
+        }
+        let fields = |surface: Surface| surface.generation_fields(OPENAI);
+        assert_eq!(
+            Surface::ALL.map(|it| fields(it).max_tokens),
+            ["max_completion_tokens", "max_output_tokens", "max_tokens"]
+        );
     }
 
     #[test]

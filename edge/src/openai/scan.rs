@@ -17,7 +17,7 @@ const KEY_BYTES_MAX: usize = 2 + "\\u0074".len() * "thinking_budget_tokens".len(
 /// Longest model name as it stands in the body, quotes included.
 const MODEL_BYTES_MAX: usize = 4096;
 
-/// Facts of a chat completion request.
+/// Facts of a request of any surface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatScan {
     /// The model the client names.
@@ -39,6 +39,8 @@ pub struct Limits {
     pub max_tokens: Option<Limit>,
     /// `max_completion_tokens`
     pub max_completion_tokens: Option<Limit>,
+    /// `max_output_tokens`, as responses call it.
+    pub max_output_tokens: Option<Limit>,
     /// `thinking_token_budget`, as vLLM calls it.
     pub thinking_token_budget: Option<Limit>,
     /// `thinking_budget_tokens`, as llama.cpp calls it.
@@ -52,6 +54,7 @@ impl Limits {
         match name {
             "max_tokens" => self.max_tokens.as_ref(),
             "max_completion_tokens" => self.max_completion_tokens.as_ref(),
+            "max_output_tokens" => self.max_output_tokens.as_ref(),
             "thinking_token_budget" => self.thinking_token_budget.as_ref(),
             "thinking_budget_tokens" => self.thinking_budget_tokens.as_ref(),
             _ => None,
@@ -63,6 +66,7 @@ impl Limits {
             Member::Model | Member::Stream => return None,
             Member::MaxTokens => &mut self.max_tokens,
             Member::MaxCompletionTokens => &mut self.max_completion_tokens,
+            Member::MaxOutputTokens => &mut self.max_output_tokens,
             Member::ThinkingTokenBudget => &mut self.thinking_token_budget,
             Member::ThinkingBudgetTokens => &mut self.thinking_budget_tokens,
         })
@@ -178,6 +182,7 @@ enum Member {
     Stream,
     MaxTokens,
     MaxCompletionTokens,
+    MaxOutputTokens,
     ThinkingTokenBudget,
     ThinkingBudgetTokens,
 }
@@ -189,6 +194,7 @@ impl Member {
             "stream" => Self::Stream,
             "max_tokens" => Self::MaxTokens,
             "max_completion_tokens" => Self::MaxCompletionTokens,
+            "max_output_tokens" => Self::MaxOutputTokens,
             "thinking_token_budget" => Self::ThinkingTokenBudget,
             "thinking_budget_tokens" => Self::ThinkingBudgetTokens,
             _ => return None,
@@ -670,6 +676,7 @@ mod tests {
         for name in [
             "max_tokens",
             "max_completion_tokens",
+            "max_output_tokens",
             "thinking_token_budget",
             "thinking_budget_tokens",
             "stream",

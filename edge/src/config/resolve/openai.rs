@@ -14,11 +14,14 @@ use crate::{
         settings::{OpenAi, ProviderAuth},
         typed,
     },
+    surface::cors::{Cors, is_origin},
     token::{Principal, PrincipalToken},
 };
 
 /// Headers that hold a client's token for the Edge.
 const TOKEN_HEADERS: [&str; 2] = ["authorization", "x-api-key"];
+/// Most origins that are let in.
+const ORIGINS_MAX: usize = 1024;
 /// Most principal tokens.
 const TOKENS_MAX: usize = 65_536;
 
@@ -49,9 +52,40 @@ pub(super) fn surface(context: &mut Context<'_>, typed: &typed::OpenAi) -> OpenA
             15_000,
         ),
         provider_auth: provider_auth(context, typed.provider_auth.as_ref()),
+        cors: cors(context, typed.cors.as_ref()),
         // Its selectors name models and providers, which are resolved later.
         gate: Gate::off(),
     }
+}
+
+/// Which origins are let in.
+fn cors(context: &mut Context<'_>, typed: Option<&Typed<typed::Cors>>) -> Cors {
+    const PATH: &str = "openai.cors.allowed_origins";
+    let Some(list) = typed.and_then(|typed| typed.value.allowed_origins.as_ref()) else {
+        return Cors::default();
+    };
+    if list.value.len() > ORIGINS_MAX {
+        context.error(list.at, PATH, format!("expected at most {ORIGINS_MAX} origins"));
+        return Cors::default();
+    }
+    let mut origins: Vec<Arc<str>> = Vec::new();
+    let mut any = false;
+    for (index, key) in list.value.iter().enumerate() {
+        let path = format!("{PATH}[{index}]");
+        let Some(text) = context.text(Some(key), &path) else { continue };
+        if text == "*" {
+            any = true;
+        } else if is_origin(&text) {
+            origins.push(text.into());
+        } else {
+            let message = format!(
+                "expected an origin as browsers write it, such as https://chat.example, or *, found {}",
+                quoted(key)
+            );
+            context.error(key.at, path, message);
+        }
+    }
+    if any { Cors::default() } else { Cors::Only(origins) }
 }
 
 /// The client's own credential for the provider (CFG-3).

@@ -5,10 +5,13 @@ use std::time::Duration;
 use proto::message::{AdapterSettings, Message, RegisterResponse};
 
 use super::*;
-use crate::config::{
-    capability,
-    gate::{Enforcement, Environment, FilterKind, Scope},
-    settings::{Attribution, UsageAttribution},
+use crate::{
+    config::{
+        capability,
+        gate::{Enforcement, Environment, FilterKind, Scope},
+        settings::{Attribution, UsageAttribution},
+    },
+    surface::cors::Cors,
 };
 
 /// Two Nodes with a provider each; `{a}` and `{b}` are more keys of theirs.
@@ -203,6 +206,26 @@ fn attribution_stays_on_the_edge_and_names_are_never_mixed() {
         let told = format!("{told:?}");
         assert!(told.contains("Qwen/Qwen3-32B") && !told.contains("model_group"), "{told}");
     }
+}
+
+#[test]
+fn origins_are_all_or_the_ones_that_are_named() {
+    let cors = |keys: &str| small("openai:\n", &format!("openai:\n  cors: {{ {keys} }}\n"));
+    let only = |origins: &[&str]| Cors::Only(origins.iter().map(|&origin| origin.into()).collect());
+    for (keys, expected) in [
+        ("", Cors::default()),
+        ("allowed_origins: ['*']", Cors::default()),
+        ("allowed_origins: [https://chat.example, '*']", Cors::default()),
+        ("allowed_origins: [https://chat.example]", only(&["https://chat.example"])),
+        ("allowed_origins: []", only(&[])),
+    ] {
+        assert_eq!(load(&cors(keys)).unwrap().openai.cors, expected, "{keys}");
+    }
+    refused(
+        &cors("allowed_origins: ['https://chat.example/']"),
+        "2:29: openai.cors.allowed_origins[0]: ",
+        &["expected an origin as browsers write it, such as https://chat.example, or *"],
+    );
 }
 
 // req: CFG-3

@@ -26,7 +26,8 @@ pub use self::{
     model::Model,
     node::{Adapter, AdapterSettings, Adapters, Health, LegacyAdapter, Node, NodeRuntime, Provider},
     openai::{
-        Filter, Keepalive, ModelRoute, OpenAi, PrincipalToken, ProviderAuth, Selector, StreamEvidenceGate,
+        Cors, Filter, Keepalive, ModelRoute, OpenAi, PrincipalToken, ProviderAuth, Selector,
+        StreamEvidenceGate,
     },
     process::{Bootstrap, Edge, Identity, Limits, Listen, ListenTls, Logging, Metrics, Switch},
     profile::{Anything, Auth, Profile},

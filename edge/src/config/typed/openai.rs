@@ -21,6 +21,8 @@ section! {
         pub revoked_tokens_file: Opt<String>,
         /// The client's own credential for the provider, taken from a header. Later release.
         pub provider_auth: Opt<ProviderAuth>,
+        /// Which pages may call from a browser.
+        pub cors: Opt<Cors>,
         /// Models that are sent to an adapter directly, past slots and queue.
         #[schemars(extend("default" = []))]
         pub model_routes: List<ModelRoute>,
@@ -70,6 +72,15 @@ section! {
         /// Whether a request without it is refused with 401.
         #[schemars(extend("default" = true))]
         pub required: Opt<bool>,
+    }
+}
+
+section! {
+    /// Which pages may call from a browser. They need a token like everybody else.
+    pub struct Cors {
+        /// Origins as browsers write them (`https://chat.example`), or `*` for all; empty = none.
+        #[schemars(extend("default" = ["*"]))]
+        pub allowed_origins: List<String>,
     }
 }
 

@@ -10,7 +10,7 @@ fn refused(table: Vec<(Value, &str, &str)>) {
         assert_eq!(error.param, param, "{members}: {error:?}");
         assert!(error.detail.contains(words), "{members}: {error:?}");
         let fault = Fault::from(error);
-        assert_eq!((fault.status(), fault.param()), (400, Some(param)));
+        assert_eq!((fault.status(), fault.param(crate::surface::Surface::Messages)), (400, Some(param)));
     }
 }
 

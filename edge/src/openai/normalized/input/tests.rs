@@ -201,7 +201,7 @@ fn refused(table: Vec<(Value, &str, &str)>) {
         assert_eq!(error.param, param, "{members}: {error:?}");
         assert!(error.detail.contains(words), "{members}: {error:?}");
         let fault = Fault::from(error);
-        assert_eq!((fault.status(), fault.param()), (400, Some(param)));
+        assert_eq!((fault.status(), fault.param(crate::surface::Surface::Chat)), (400, Some(param)));
     }
 }
 
@@ -281,7 +281,7 @@ fn what_is_wrong_with_a_message_is_told_by_its_path() {
     let nothing = read(b"{}").unwrap_err();
     assert_eq!(nothing.param, "messages");
     let twice = Fault::from(read(br#"{"messages":[],"messages":[]}"#).unwrap_err());
-    assert_eq!((twice.status(), twice.param()), (400, None));
+    assert_eq!((twice.status(), twice.param(crate::surface::Surface::Chat)), (400, None));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! An answer as a response: typed events of a stream, or one object (api.md §1.2, §8). Pure.
 
-mod failure;
 mod items;
 mod object;
 mod stream;
@@ -13,6 +12,7 @@ use super::{Echo, Names};
 use crate::{
     openai::normalized::answer::{AnswerError, Finish, FinishReason, Piece},
     reply::Fault,
+    surface::Surface,
 };
 use items::Items;
 use object::{Object, State};
@@ -98,7 +98,7 @@ impl Responses {
     pub fn failed(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         match self {
             Self::Stream(stream) => stream.failed(fault, out),
-            Self::Whole(_) => out.extend_from_slice(fault.body_json().as_bytes()),
+            Self::Whole(_) => out.extend_from_slice(fault.body(Surface::Responses, "").as_bytes()),
         }
     }
 }

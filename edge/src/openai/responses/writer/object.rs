@@ -3,8 +3,11 @@
 use proto::message::Usage;
 use serde::Serialize;
 
-use super::{Shape, failure::Failure, items::Items, write};
-use crate::openai::normalized::answer::{Finish, FinishReason};
+use super::{Shape, items::Items, write};
+use crate::{
+    openai::normalized::answer::{Finish, FinishReason},
+    reply::Failure,
+};
 
 /// How far a response is.
 #[derive(Debug)]

@@ -7,7 +7,6 @@
 
 use super::{
     Shape,
-    failure::Failure,
     items::{self, Item, Items, Kind},
     last_status,
     object::{Object, State},
@@ -18,7 +17,8 @@ use crate::{
         normalized::answer::{AnswerError, Finish, Piece},
         responses::CallForm,
     },
-    reply::Fault,
+    reply::{Failure, Fault},
+    surface::Surface,
 };
 
 /// Behind the last event, as Open Responses asks; clients of OpenAI's take it.
@@ -71,7 +71,7 @@ impl Stream {
             out.extend_from_slice(b",\"message\":");
             write(out, &failure.message);
             out.extend_from_slice(b",\"param\":");
-            write(out, &fault.param());
+            write(out, &fault.param(Surface::Responses));
         });
         self.lifecycle("response.failed", &State::Failed(&failure), out);
         out.extend_from_slice(DONE);

@@ -9,7 +9,7 @@ fn refused(table: Vec<(Value, &str, &str)>) {
         assert!(error.detail.contains(words), "{members}: {error:?}");
         assert!(!error.detail.contains(" at line"), "a place that the client does not know: {error:?}");
         let fault = Fault::from(error);
-        assert_eq!((fault.status(), fault.param()), (400, Some(param)));
+        assert_eq!((fault.status(), fault.param(crate::surface::Surface::Chat)), (400, Some(param)));
     }
 }
 

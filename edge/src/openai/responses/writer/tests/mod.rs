@@ -272,7 +272,10 @@ fn a_failure_is_told_twice_and_in_words_that_stop_or_delay_codex() {
             let read = order::read(std::str::from_utf8(&out).unwrap());
             assert_eq!(read.last, "response.failed");
             let error = read.error.unwrap();
-            assert_eq!((&error["code"], &error["param"]), (&json!(code), &json!(fault.param())));
+            assert_eq!(
+                (&error["code"], &error["param"]),
+                (&json!(code), &json!(fault.param(Surface::Responses)))
+            );
             assert!(error["message"].as_str().unwrap().contains(words), "{error}");
             assert_eq!(read.response["error"], json!({"code": code, "message": error["message"]}));
             // The call that was cut is in the object, and has no event that would make a client call it.
@@ -284,7 +287,7 @@ fn a_failure_is_told_twice_and_in_words_that_stop_or_delay_codex() {
     }
     let (mut writer, mut out) = (Responses::new(shape(false)), Vec::new());
     writer.failed(&Fault::Busy, &mut out);
-    assert_eq!(out, Fault::Busy.body_json().into_bytes());
+    assert_eq!(out, Fault::Busy.body(Surface::Responses, "").into_bytes());
 }
 
 #[test]
