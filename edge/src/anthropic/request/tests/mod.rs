@@ -1,4 +1,6 @@
 mod accepted;
+mod mutated;
+mod recorded;
 mod refused;
 
 use serde_json::{Value, json};
