@@ -139,6 +139,12 @@ impl Answer {
         self.restorer.is_some()
     }
 
+    /// How often the model wrote a call of a function that the request does not have (api.md §7 rule 5).
+    #[must_use]
+    pub fn unknown_calls(&self) -> u64 {
+        self.restorer.as_ref().map_or(0, Restorer::unknown)
+    }
+
     /// Only a run that is marked has its text looked into (RUN-3, RUN-4). A stream is marked when it starts; text that has been
     /// passed on is not called back.
     fn note_mode(&mut self, metadata: &BTreeMap<String, String>) {

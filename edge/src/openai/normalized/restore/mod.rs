@@ -14,7 +14,7 @@ mod written;
 
 use proto::run_input::ToolCall;
 
-use self::json::Brackets;
+use self::{json::Brackets, written::NoCall};
 use super::answer::Piece;
 
 const OPEN: &str = "<tool_call>";
@@ -43,6 +43,7 @@ pub struct Restorer {
     plain: String,
     code: Code,
     calls: usize,
+    unknown: u64,
 }
 
 #[derive(Debug)]
@@ -100,7 +101,14 @@ impl Restorer {
             plain: String::new(),
             code: Code::default(),
             calls: 0,
+            unknown: 0,
         }
+    }
+
+    /// How often the model called a function that the request does not have; all of that is text.
+    #[must_use]
+    pub fn unknown(&self) -> u64 {
+        self.unknown
     }
 
     /// Takes more of the text, cut anywhere; appends what is decided.
@@ -250,11 +258,14 @@ impl Restorer {
                     let value = value.split_once('\n').map_or("", |(_, value)| value).to_owned()
                         + char.encode_utf8(&mut [0; 4]);
                     match written::calls(&value, &self.names, false) {
-                        Some(calls) => {
+                        Ok(calls) => {
                             *fence = Fence::After(*marks, 0, calls);
                             Step::Taken
                         }
-                        None => Step::Text,
+                        Err(reason) => {
+                            self.unknown += u64::from(reason == NoCall::Name);
+                            Step::Text
+                        }
                     }
                 } else if brackets.is_broken() {
                     Step::Text
@@ -289,11 +300,14 @@ impl Restorer {
     /// The value that is held from `from` on is whole.
     fn end_call(&mut self, from: usize, tagged: bool, pieces: &mut Vec<Piece>) {
         match written::calls(self.held.get(from..).unwrap_or_default(), &self.names, tagged) {
-            Some(calls) => {
+            Ok(calls) => {
                 self.accept(calls, pieces);
                 self.mode = if tagged { Mode::Close(0) } else { Mode::Gap { bare: true } };
             }
-            None => self.give_up(),
+            Err(reason) => {
+                self.unknown += u64::from(reason == NoCall::Name);
+                self.give_up();
+            }
         }
     }
 
@@ -301,8 +315,9 @@ impl Restorer {
     fn repair(&mut self, brackets: &Brackets, from: usize, tagged: bool, pieces: &mut Vec<Piece>) {
         let Some(closers) = brackets.closers(REPAIRED_DEPTH_MAX) else { return };
         let value = self.held.get(from..).unwrap_or_default().to_owned() + &closers;
-        if let Some(calls) = written::calls(&value, &self.names, tagged) {
-            self.accept(calls, pieces);
+        match written::calls(&value, &self.names, tagged) {
+            Ok(calls) => self.accept(calls, pieces),
+            Err(reason) => self.unknown += u64::from(reason == NoCall::Name),
         }
     }
 

@@ -235,3 +235,29 @@ fn what_is_too_long_too_deep_or_too_often_stays_text() {
     let many = one.repeat(CALLS_MAX + 1);
     assert_eq!(restored([many.as_str()], false), "⟨f {}⟩".repeat(CALLS_MAX) + one);
 }
+
+// req: RUN-4
+#[test]
+fn calls_of_functions_that_the_request_does_not_have_are_text_and_counted() {
+    for (text, unknown) in [
+        ("hello", 0),
+        (r#"<tool_call>{"name":"f","arguments":{}}</tool_call>"#, 0),
+        (r#"<tool_call>{"name":"g","arguments":{}}</tool_call>"#, 1),
+        (r#"<tool_call>{"name":"g"}</tool_call> and <tool_call>{"name":"h"}</tool_call>"#, 2),
+        (r#"<tool_call>[{"name":"f"},{"name":"g"}]</tool_call>"#, 1),
+        (r#"<tool_call>{"name":"g","arguments":{"#, 1),
+        (r#"{"name":"g","arguments":{}}"#, 1),
+        ("```json\n{\"name\":\"g\",\"arguments\":{}}\n```", 1),
+        // No calls at all.
+        (r#"<tool_call>{"arguments":{}}</tool_call>"#, 0),
+        (r#"<tool_call>{"name":"g","arguments":[1]}</tool_call>"#, 0),
+        (r#"{"name":"g"}"#, 0),
+    ] {
+        let mut restorer = Restorer::new(vec!["f".to_owned()]);
+        let mut pieces = Vec::new();
+        restorer.push(text, &mut pieces);
+        restorer.finish(false, &mut pieces);
+        assert_eq!(restorer.unknown(), unknown, "{text}");
+        assert!(unknown == 0 || shown(&pieces) == text, "{text} became {pieces:?}");
+    }
+}

@@ -20,34 +20,44 @@ struct Written<'a> {
     function: Option<Box<Written<'a>>>,
 }
 
-/// The calls of a value: one object, or an array of them. `None` when any of them is no call of a known function, so that nothing
+/// Why a value holds no calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoCall {
+    /// It has not the form of one.
+    Form,
+    /// It has, and names no function of the request.
+    Name,
+}
+
+/// The calls of a value: one object, or an array of them. None when any of them is no call of a known function, so that nothing
 /// of a text is lost. Without a tag around it only what has arguments is a call.
-pub(super) fn calls(value: &str, names: &[String], tagged: bool) -> Option<Vec<ToolCall>> {
+pub(super) fn calls(value: &str, names: &[String], tagged: bool) -> Result<Vec<ToolCall>, NoCall> {
     let value = value.trim();
-    let written: Vec<Written<'_>> = if value.starts_with('[') {
-        serde_json::from_str(value).ok()?
+    let read = if value.starts_with('[') {
+        serde_json::from_str::<Vec<Written<'_>>>(value)
     } else {
-        vec![serde_json::from_str(value).ok()?]
+        serde_json::from_str(value).map(|one| vec![one])
     };
-    if written.is_empty() {
-        return None;
-    }
+    let written = read.ok().filter(|list| !list.is_empty()).ok_or(NoCall::Form)?;
     written.into_iter().map(|written| call(written, names, tagged)).collect()
 }
 
-fn call(written: Written<'_>, names: &[String], tagged: bool) -> Option<ToolCall> {
+fn call(written: Written<'_>, names: &[String], tagged: bool) -> Result<ToolCall, NoCall> {
     let written = match written.function {
         Some(inner) if written.name.is_none() => *inner,
         _ => written,
     };
-    let name = written.name.filter(|name| names.contains(name))?;
+    let name = written.name.ok_or(NoCall::Form)?;
     let arguments = match written.arguments.or(written.parameters) {
-        Some(raw) => object(raw)?,
+        Some(raw) => object(raw).ok_or(NoCall::Form)?,
         None if tagged => "{}".to_owned(),
-        None => return None,
+        None => return Err(NoCall::Form),
     };
+    if !names.contains(&name) {
+        return Err(NoCall::Name);
+    }
     let function = Call { name, arguments };
-    Some(ToolCall { id: String::new(), kind: CallKind::Function, function })
+    Ok(ToolCall { id: String::new(), kind: CallKind::Function, function })
 }
 
 /// Arguments are an object, or a string that holds one.
