@@ -40,8 +40,9 @@ impl Simulation {
             node.unreachable = 0;
             node.recover(0);
             node.recover(1);
-            if std::mem::replace(&mut node.kind, Kind::Honest) != Kind::Honest || node.draining {
-                // It has said things that only a new process can take back.
+            let is_honest = std::mem::replace(&mut node.kind, Kind::Honest) == Kind::Honest;
+            if !is_honest || node.draining || node.down {
+                // It has said things that only a new process can take back, or there is none.
                 self.exit(index);
             }
         }

@@ -70,6 +70,8 @@ pub(super) struct Node {
     pub(super) link: Option<usize>,
     pub(super) serving: bool,
     pub(super) draining: bool,
+    /// No process: the next one is still to be started.
+    pub(super) down: bool,
     /// Up to when no dial gets through.
     pub(super) unreachable: u64,
     supervisor: Supervisor,
@@ -149,6 +151,7 @@ impl Simulation {
                 link: None,
                 serving: false,
                 draining: false,
+                down: false,
                 unreachable: 0,
                 supervisor: Supervisor::new(policy(self.swarm.reconnect)),
                 registration: None,
@@ -172,6 +175,7 @@ impl Simulation {
         node.life += 1;
         node.supervisor = Supervisor::new(policy);
         node.draining = false;
+        node.down = false;
         self.decide(index, supervisor::Event::Started);
     }
 
@@ -380,9 +384,14 @@ impl Simulation {
         );
     }
 
-    /// The process ends; another one is started some time later.
+    /// The process ends; another one is started some time later, once everything is whole at once.
     pub(super) fn exit(&mut self, index: usize) {
+        let healed = self.is_healed();
         let node = &mut self.nodes[index];
+        // What is not there cannot end, nor put off its start by it.
+        if std::mem::replace(&mut node.down, true) && !healed {
+            return;
+        }
         node.life += 1;
         node.runs.clear();
         node.answers.clear();
