@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use crate::reply::Fault;
 
+/// Longest detail that is told, in characters.
+const DETAIL_CHARS_MAX: usize = 512;
+
 /// What is wrong with one member of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputError {
@@ -34,10 +37,31 @@ pub fn quoted(word: &str) -> String {
 impl From<InputError> for Fault {
     fn from(error: InputError) -> Self {
         let param = Some(error.param).filter(|param| !param.is_empty());
+        let detail = shortened(error.detail);
         let detail = match &param {
-            Some(param) => format!("`{param}`: {}", error.detail).into(),
-            None => error.detail,
+            Some(param) => format!("`{param}`: {detail}").into(),
+            None => detail,
         };
         Self::BadJson { detail, param: param.map(Cow::Owned) }
+    }
+}
+
+/// What a reader of JSON says repeats the value that it did not expect, all of it.
+fn shortened(detail: Cow<'static, str>) -> Cow<'static, str> {
+    match detail.char_indices().nth(DETAIL_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", detail.get(..end).unwrap_or_default()).into(),
+        None => detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_told_in_a_sentence_however_long_it_is() {
+        let long = InputError { param: "a".to_owned(), detail: "é".repeat(1 << 20).into() };
+        let Fault::BadJson { detail, .. } = Fault::from(long) else { panic!("a 400") };
+        assert_eq!(detail.chars().count(), "`a`: ".len() + DETAIL_CHARS_MAX + 1);
     }
 }

@@ -4,10 +4,14 @@ use serde::Serialize;
 
 use super::writer::write;
 
+/// Longest member of a request that is repeated, in bytes of JSON: 256 KiB, several times what the tools of a coding agent are. All
+/// responses in the making hold theirs, and several events of each have it.
+pub(super) const TOLD_BYTES_MAX: usize = 256 * 1024;
+
 /// A part of the request that is repeated as it was sent: JSON.
 type Sent<'a> = Option<&'a str>;
 
-/// What was asked for, as far as a response tells it. `None` is told as the value that counts without it.
+/// What was asked for, as far as a response tells it. `None`, and what is too long, is told as the value that counts without it.
 #[derive(Debug, Default)]
 pub(super) struct Told<'a> {
     pub(super) instructions: Option<&'a str>,
@@ -45,10 +49,10 @@ impl Default for Echo {
 
 impl Echo {
     pub(super) fn new(told: &Told<'_>) -> Self {
-        let mut json = Vec::with_capacity(1024 + told.tools.len());
+        let mut json = Vec::with_capacity(1024);
         let mut sent = |key: &str, value: Sent<'_>, absent: &str| {
             json.extend_from_slice(key.as_bytes());
-            compact(value.unwrap_or(absent), &mut json);
+            compact(value.filter(|json| json.len() <= TOLD_BYTES_MAX).unwrap_or(absent), &mut json);
         };
         sent("\"metadata\":", told.metadata, "{}");
         sent(",\"tool_choice\":", told.tool_choice, "\"auto\"");
@@ -60,10 +64,13 @@ impl Echo {
             member(",\"verbosity\":", word, &mut json);
         }
         json.extend_from_slice(b"},\"tools\":[");
-        json.extend_from_slice(&told.tools);
+        json.extend_from_slice(
+            Some(&*told.tools).filter(|json| json.len() <= TOLD_BYTES_MAX).unwrap_or_default(),
+        );
         member("],\"reasoning\":{\"effort\":", &told.effort, &mut json);
         member(",\"summary\":", &told.summary, &mut json);
-        member("},\"instructions\":", &told.instructions, &mut json);
+        let instructions = told.instructions.filter(|text| text.len() <= TOLD_BYTES_MAX);
+        member("},\"instructions\":", &instructions, &mut json);
         member(",\"max_output_tokens\":", &told.max_output_tokens, &mut json);
         member(",\"max_tool_calls\":", &told.max_tool_calls, &mut json);
         member(",\"parallel_tool_calls\":", &told.parallel_tool_calls.unwrap_or(true), &mut json);

@@ -10,7 +10,7 @@ use crate::{
     conversation::{Checked, Tool, quoted, wrong},
     openai::responses::{
         CallForm, Called, Names,
-        echo::compact,
+        echo::{TOLD_BYTES_MAX, compact},
         wire::{self, is_object, is_string, parse, some_text, text},
         writer::write,
     },
@@ -19,6 +19,9 @@ use crate::{
 /// Tools of OpenAI's own service that Codex offers to every model unasked. Their absence is one more thing that the model cannot do,
 /// and no other answer to what it was asked; so they are left out.
 const LEFT_OUT: [&str; 3] = ["web_search", "tool_search", "image_generation"];
+
+/// Most tools that a model may be offered, those of all groups together: what the client calls them is kept while it is answered.
+const TOOLS_MAX: usize = 4096;
 
 /// What a custom tool is at a backend.
 const CUSTOM_PARAMETERS: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The text for the tool, as it is."}},"required":["input"],"additionalProperties":false}"#;
@@ -50,10 +53,13 @@ pub(super) fn read(list: &[&RawValue], choice: Option<&RawValue>) -> Checked<Too
         let path = format!("tools[{at}]");
         let tool: wire::Tool<'_> = parse(raw, &path)?;
         tools.add(&tool, &path)?;
-        if at > 0 {
-            tools.told.push(b',');
+        // What is too long is not told at all.
+        if tools.told.len() <= TOLD_BYTES_MAX {
+            if at > 0 {
+                tools.told.push(b',');
+            }
+            tell(&tool, raw, &path, &mut tools.told)?;
         }
-        tell(&tool, raw, &path, &mut tools.told)?;
     }
     tools.choose(choice)?;
     Ok(tools)
@@ -122,6 +128,9 @@ impl Tools {
         let strict = tool.strict.map(|raw| parse(raw, &format!("{path}.strict"))).transpose()?;
         let namespace = group.map(|group| group.name.to_owned());
         let called = Called { form, namespace, name: name.into_owned() };
+        if self.list.len() == TOOLS_MAX {
+            return wrong(path, format!("expected at most {TOOLS_MAX} tools"));
+        }
         let Ok(name) = self.names.add(called) else {
             return wrong(
                 format!("{path}.name"),

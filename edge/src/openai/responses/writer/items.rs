@@ -6,7 +6,10 @@
 //! At most one is open, and a piece of another kind closes it, so they begin and end in order. What was said is kept as the JSON
 //! that its last events and the final object repeat: a text is escaped once.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use proto::run_input::ToolCall;
 use serde_json::value::RawValue;
@@ -164,13 +167,15 @@ pub(super) struct Items {
     /// Those that ended, as JSON with commas between them.
     closed: Vec<u8>,
     count: usize,
+    /// Identities of the calls so far.
+    call_ids: BTreeSet<String>,
     open: Option<Item>,
 }
 
 impl Items {
     pub(super) fn new(response_id: &str, names: Names) -> Self {
         let suffix = response_id.trim_start_matches("resp_").to_owned();
-        Self { suffix, names, closed: Vec::new(), count: 0, open: None }
+        Self { suffix, names, closed: Vec::new(), count: 0, call_ids: BTreeSet::new(), open: None }
     }
 
     /// Takes a piece.
@@ -238,9 +243,15 @@ impl Items {
 
     fn begin_call(&mut self, id: String, name: &str, heard: &mut impl Listener) -> Result<(), AnswerError> {
         self.has_room_for(name)?;
+        self.has_room_for(&id)?;
         self.close(COMPLETED, heard);
         let called = self.names.of(name);
-        let call_id = if id.is_empty() { format!("call_{}{}", self.suffix, self.count) } else { id };
+        let mut call_id = if id.is_empty() { format!("call_{}{}", self.suffix, self.count) } else { id };
+        // Some engines count anew with every call; results are told apart by it, and openai-python ends a stream that has one twice.
+        if self.call_ids.contains(&call_id) {
+            call_id = format!("{call_id}_{}{}", self.suffix, self.count);
+        }
+        self.call_ids.insert(call_id.clone());
         self.begin(Kind::Call { call_id, called, arguments: String::new() }, heard);
         Ok(())
     }

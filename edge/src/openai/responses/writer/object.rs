@@ -114,6 +114,8 @@ struct Tokens {
 #[derive(Serialize)]
 struct InputDetails {
     cached_tokens: u64,
+    /// Nobody here tells of it, and the schema wants it.
+    cache_write_tokens: u64,
 }
 
 #[derive(Serialize)]
@@ -129,6 +131,7 @@ impl From<Usage> for Tokens {
             input_tokens: input,
             input_tokens_details: InputDetails {
                 cached_tokens: usage.cached_input_tokens.unwrap_or_default(),
+                cache_write_tokens: 0,
             },
             output_tokens: output,
             output_tokens_details: OutputDetails {

@@ -151,6 +151,14 @@ fn depth_and_number_cost_no_more_than_their_bytes() {
     let asked = asked(&json!({ "tools": group }));
     let told: usize = asked.conversation.tools.iter().map(|tool| tool.description.len()).sum();
     assert!(told < 110_000, "{told} bytes of descriptions");
+    // What each event would repeat.
+    let long = "x".repeat(300_000);
+    let large = super::asked(&json!({
+        "instructions": long, "metadata": {"k": long}, "user": long, "tool_choice": "auto",
+        "tools": [{"type": "function", "name": "f", "description": long}, {"type": "function", "name": "g"}],
+    }));
+    assert_eq!(echoed(&large), echoed(&super::asked(&json!({}))));
+    assert_eq!(large.conversation.tools[0].description, long);
     // Many calls and their results.
     let items: Vec<Value> = (0..20_000)
         .flat_map(|at| {
@@ -162,10 +170,14 @@ fn depth_and_number_cost_no_more_than_their_bytes() {
         })
         .collect();
     let allowed: Vec<Value> =
-        (0..20_000).map(|at| json!({"type": "function", "name": format!("t{at}")})).collect();
+        (0..4096).map(|at| json!({"type": "function", "name": format!("t{at}")})).collect();
     let many = super::asked(&json!({
         "input": items, "tools": allowed, "tool_choice": {"type": "allowed_tools", "tools": allowed}
     }));
-    assert_eq!((many.conversation.messages.len(), many.conversation.tools.len()), (40_000, 20_000));
+    assert_eq!((many.conversation.messages.len(), many.conversation.tools.len()), (40_000, 4096));
+    let mut more = allowed;
+    more.push(json!({"type": "custom", "name": "one too many"}));
+    let error = read(&with(&json!({ "tools": more }))).unwrap_err();
+    assert_eq!((&*error.param, &*error.detail), ("tools[4096]", "expected at most 4096 tools"));
     assert!(many.conversation.messages.iter().skip(1).step_by(2).all(|message| message.tool_name == "f"));
 }

@@ -164,7 +164,7 @@ fn the_object_has_all_that_its_schemas_require() {
                 "content": [{"type": "output_text", "annotations": [], "logprobs": [], "text": "a"}]
             }],
             "usage": {
-                "input_tokens": 3, "input_tokens_details": {"cached_tokens": 2},
+                "input_tokens": 3, "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
                 "output_tokens": 4, "output_tokens_details": {"reasoning_tokens": 1}, "total_tokens": 7
             },
             "metadata": {}, "tool_choice": "auto", "prompt_cache_key": null, "safety_identifier": null, "user": null,
@@ -233,6 +233,14 @@ fn calls_come_back_under_the_names_and_in_the_form_that_their_client_has() {
             {"id": "fc_ab4", "type": "function_call", "status": "completed", "call_id": "call_ab4", "name": "invented", "arguments": "{}"},
         ])
     );
+}
+
+#[test]
+fn no_two_calls_of_an_answer_have_one_identity() {
+    let pieces = [call("c", "f", "{}"), call("c", "f", "{}"), begun("c", "f"), call("", "f", "")];
+    let read = order::read(&said(true, &pieces, &finish(FinishReason::ToolCalls)));
+    let ids: Vec<&str> = read.items.iter().map(|item| item["call_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["c", "c_ab1", "c_ab2", "call_ab3"]);
 }
 
 #[test]
