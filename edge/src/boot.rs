@@ -32,9 +32,10 @@ use rustls::ServerConfig;
 
 use crate::{
     admin,
-    config::Settings,
+    config::{LoadError, Settings, TlsFiles},
     connection,
     control_loop::ControlLoop,
+    https::{self, door::Door},
     lease::Returns,
     link,
     mail::{ToControl, ToShard},
@@ -99,6 +100,8 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
     let (tls, not_after) = link::server_config(&settings).context("the Edge's identity")?;
     metrics.certificate_ends(not_after);
     warn_of_the_end(not_after);
+    let https =
+        settings.listen.tls.as_ref().map(|files| certificate_for_clients(&settings, files)).transpose()?;
     let auth = Arc::new(Authenticator::new(&settings.principals));
     let revoked = revoked_tokens(&settings)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
@@ -139,6 +142,7 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
             metrics: Arc::clone(&metrics),
             bodies: bodies.clone(),
             tls: Arc::clone(&tls),
+            https: https.as_ref().map(|loaded| Arc::clone(&loaded.config)),
             auth: Arc::clone(&auth),
             revoked: revoked.clone(),
             control: to_control.clone(),
@@ -166,6 +170,10 @@ pub fn serve(settings: Settings, driver: DriverWish) -> anyhow::Result<()> {
         let watch =
             revocation::watch::Watch::new(path, revoked, known, senders.clone(), Arc::clone(&metrics));
         spawn_thread("revocations", move || watch.run())?;
+    }
+    if let Some((files, served)) = settings.listen.tls.clone().zip(https) {
+        let watch = https::watch::Watch::new(files, served, senders.clone(), Arc::clone(&metrics));
+        spawn_thread("certificate", move || watch.run())?;
     }
     watch_signals(notify)?;
     for warning in &settings.warnings {
@@ -214,6 +222,18 @@ fn revoked_tokens(settings: &Settings) -> anyhow::Result<revocation::List> {
     Ok(list)
 }
 
+/// What clients are presented from the start on. Without it nothing starts: a port that refuses everybody helps nobody.
+fn certificate_for_clients(settings: &Settings, files: &TlsFiles) -> anyhow::Result<https::Loaded> {
+    let told = |error: LoadError| format!("{}:{error}", settings.source.display());
+    let loaded = https::load(files).map_err(|error| anyhow::Error::msg(told(error)))?;
+    for warning in https::warnings(files, &loaded.certificate, clock::unix_seconds()) {
+        tracing::warn!(warning = %told(warning), "configuration");
+    }
+    let names = loaded.certificate.names().join(", ");
+    tracing::info!(%names, not_after = loaded.certificate.not_after(), "certificate for clients");
+    Ok(loaded)
+}
+
 /// A Node refuses an Edge whose certificate has expired, so its end must not come as a surprise.
 fn warn_of_the_end(not_after: u64) {
     const WEEK: u64 = 7 * 24 * 3600;
@@ -230,10 +250,14 @@ fn warn_of_the_end(not_after: u64) {
 #[derive(Default)]
 struct Sockets {
     http: Vec<TcpListener>,
+    https: Vec<TcpListener>,
     node: Vec<TcpListener>,
     ops: Option<TcpListener>,
     admin: Option<UnixListener>,
 }
+
+/// Sockets of one kind.
+type Kind = fn(&mut Sockets) -> &mut Vec<TcpListener>;
 
 /// Binds every address once per shard, before any thread starts, so that a port in use is a start error. The bound
 /// addresses go to the log: with port 0 they are the only way to learn the port.
@@ -245,15 +269,20 @@ fn bind_all(settings: &Settings, count: usize) -> anyhow::Result<Vec<Sockets>> {
     };
     let mut all: Vec<Sockets> = (0..count).map(|_| Sockets::default()).collect();
     // Without a surface there is nothing for clients to connect to.
-    let http: &[SocketAddr] = if settings.openai.enabled { &settings.listen.http } else { &[] };
-    for (key, addresses) in [("listen.http", http), ("listen.node", &settings.listen.node)] {
+    let for_clients = |addresses| -> &[SocketAddr] { if settings.openai.enabled { addresses } else { &[] } };
+    let kinds: [(&str, &[SocketAddr], Kind); 3] = [
+        ("listen.http", for_clients(&settings.listen.http), |sockets| &mut sockets.http),
+        ("listen.https", for_clients(&settings.listen.https), |sockets| &mut sockets.https),
+        ("listen.node", &settings.listen.node, |sockets| &mut sockets.node),
+    ];
+    for (key, addresses, of_kind) in kinds {
         for address in addresses {
             let mut bound = *address;
             refuse_taken(settings, bound, key)?;
             for sockets in &mut all {
                 let socket = bind(*address, bound)?;
                 bound = socket.local_addr()?;
-                if key == "listen.http" { sockets.http.push(socket) } else { sockets.node.push(socket) }
+                of_kind(sockets).push(socket);
             }
             tracing::info!(%key, address = %bound, "listening");
         }
@@ -309,6 +338,7 @@ fn refuse_taken(settings: &Settings, address: SocketAddr, key: &str) -> anyhow::
 /// The same on their shard.
 struct Listeners {
     http: Vec<Listener>,
+    https: Vec<Listener>,
     node: Vec<Listener>,
     /// The ops listener and the admin socket.
     ops: Vec<(Listener, Audience)>,
@@ -322,7 +352,7 @@ impl Listeners {
         let ops = sockets.ops.map(Listener::open).transpose()?.map(|it| (it, Audience::Network));
         let admin = sockets.admin.map(Listener::open_local).transpose()?.map(|it| (it, Audience::Owner));
         let ops = ops.into_iter().chain(admin).collect();
-        Ok(Self { http: open(sockets.http)?, node: open(sockets.node)?, ops })
+        Ok(Self { http: open(sockets.http)?, https: open(sockets.https)?, node: open(sockets.node)?, ops })
     }
 }
 
@@ -333,6 +363,7 @@ struct Part {
     metrics: Arc<Metrics>,
     bodies: Budget,
     tls: Arc<ServerConfig>,
+    https: Option<Arc<ServerConfig>>,
     auth: Arc<Authenticator>,
     revoked: revocation::List,
     control: Sender<ToControl>,
@@ -366,6 +397,7 @@ impl Part {
             self.control,
             self.shards,
         ));
+        state.https.replace(self.https);
         self.revoked.iter().for_each(|token_ref| state.permits.revoke(token_ref));
         let mut inbox = match self.inbox.open() {
             Ok(inbox) => inbox,
@@ -380,9 +412,11 @@ impl Part {
         for listener in listeners.node {
             spawn_vital(&broken, link::accept_loop(Rc::clone(&state), listener, Arc::clone(&self.tls)));
         }
-        for listener in listeners.http {
+        let plain = listeners.http.into_iter().map(|listener| (listener, None));
+        let secure = listeners.https.into_iter().map(|listener| (listener, Some(Door::new())));
+        for (listener, door) in plain.chain(secure) {
             let (auth, clients) = (Arc::clone(&self.auth), self.clients_max);
-            spawn_vital(&broken, connection::accept_loop(Rc::clone(&state), listener, auth, clients));
+            spawn_vital(&broken, connection::accept_loop(Rc::clone(&state), listener, auth, clients, door));
         }
         for (listener, audience) in listeners.ops {
             let tasks = Arc::clone(&self.tasks);

@@ -11,7 +11,7 @@ use dataplane::{
     http::{
         head::RequestHead,
         limits::Limits,
-        server::{Connection, RequestFault, Wire},
+        server::{Connection, RequestFault},
     },
     net::Listener,
     panic_point,
@@ -23,6 +23,7 @@ use prometheus::IntGauge;
 use crate::{
     config::{GenerationPolicy, Settings},
     dispatch::{self, Ended, Plan},
+    https::door::{Door, Greeted},
     intake::{self, Taken},
     openai::{
         estimate,
@@ -48,12 +49,14 @@ const UNSENT_BYTES: u32 = 128 * 1024;
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// Accepts clients on one socket until the process drains, and then those that the kernel has accepted already; over
-/// `clients_max` at a time in the process a new one is closed at once, so that descriptors are left for Nodes and operators.
+/// `clients_max` at a time in the process a new one is closed at once, so that descriptors are left for Nodes and operators. With a
+/// `door` they speak HTTPS.
 pub async fn accept_loop(
     state: Rc<ShardState>,
     mut listener: Listener,
     auth: Arc<Authenticator>,
     clients_max: i64,
+    door: Option<Rc<Door>>,
 ) {
     if let Err(error) = listener.bound_unsent(UNSENT_BYTES) {
         tracing::warn!(%error, "the kernel's memory for clients that do not read has no bound of ours");
@@ -92,7 +95,18 @@ pub async fn accept_loop(
         let counted = Counted::one(&state.metrics.connections);
         let client =
             Client { state: Rc::clone(&state), auth: Arc::clone(&auth), created: Rc::clone(&created) };
-        spawn_guarded(client.serve(Wire::Plain(stream), Rc::clone(&limits), counted));
+        match &door {
+            None => spawn_guarded(client.serve(Greeted::Well(stream.into()), Rc::clone(&limits), counted)),
+            Some(door) => {
+                let (limits, state) = (Rc::clone(&limits), Rc::clone(&state));
+                let greeted = door.greet(state, stream, &limits);
+                spawn_guarded(async move {
+                    if let Some(greeted) = greeted.await {
+                        client.serve(greeted, limits, counted).await;
+                    }
+                });
+            }
+        }
     }
 }
 
@@ -160,8 +174,8 @@ impl Request {
 impl Client {
     /// Serves until the client or the process ends. A process that drains still listens: requests that come late are refused
     /// by an answer, and not by a close that could cross them.
-    async fn serve(self, wire: Wire, limits: Rc<Limits>, _counted: Counted) {
-        let mut connection = Connection::new(wire, limits);
+    async fn serve(self, greeted: Greeted, limits: Rc<Limits>, _counted: Counted) {
+        let mut connection = greeted.open(limits);
         // As text, for the log lines.
         let client: Rc<str> = connection.peer_addr().to_string().into();
         loop {
@@ -187,6 +201,9 @@ impl Client {
             let reusable = match next {
                 Ok(None) => break,
                 Err(fault) => {
+                    if matches!(fault, RequestFault::SpeaksTls | RequestFault::SpeaksPlain) {
+                        tracing::info!(%client, %fault, "wrong protocol");
+                    }
                     if let Some(fault) = fault_of_head(&fault) {
                         self.refuse(&mut connection, &request, &fault).await;
                     }

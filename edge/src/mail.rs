@@ -9,6 +9,7 @@ use control::{
 };
 use dataplane::http::body::Body;
 use proto::message::{ExecutionError, Header, RunEvent, RunRequest, TunnelRequest};
+use rustls::ServerConfig;
 
 use crate::{
     dispatch::reading::Read,
@@ -75,6 +76,8 @@ pub enum ToShard {
     Input(RequestId, LeaseId, Read),
     /// From the watch of the list: these tokens are revoked.
     Revoked(Vec<Arc<str>>),
+    /// From the watch of the certificate's files: what new connections of HTTPS are presented from now on.
+    Https(Arc<ServerConfig>),
     /// From a shard that serves an operator: ask the Node, if its connection is here.
     NodeQuestion(Box<NodeQuestion>),
     /// The answer, for whoever asked with this token.

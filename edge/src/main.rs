@@ -5,11 +5,14 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use dataplane::{
+    clock,
     log::LogWriter,
     shard::{Allocator, DriverWish},
 };
 use iop_edge::{
-    admin, config, pki,
+    admin,
+    config::{self, LoadError},
+    https, pki,
     revocation::{self, command::Revoked},
     token,
 };
@@ -175,6 +178,18 @@ fn check(path: &std::path::Path, strict: bool) -> ExitCode {
         settings.warnings.iter().map(|warning| format!("{}:{warning}", path.display())).collect();
     if let Err(error) = iop_edge::link::server_config(&settings) {
         warnings.push(format!("{}: `serve` would refuse the identity: {error:#}", path.display()));
+    }
+    if let Some(files) = &settings.listen.tls {
+        let told = match https::load(files) {
+            Ok(loaded) => https::warnings(files, &loaded.certificate, clock::unix_seconds()),
+            Err(error) => {
+                vec![LoadError {
+                    message: format!("`serve` would refuse the certificate: {}", error.message),
+                    ..error
+                }]
+            }
+        };
+        warnings.extend(told.iter().map(|warning| format!("{}:{warning}", path.display())));
     }
     for warning in &warnings {
         println!("warning: {warning}");

@@ -18,6 +18,8 @@ use dataplane::{
     time,
 };
 
+use rustls::ServerConfig;
+
 use crate::{
     config::Settings,
     link::{self, NodeLink},
@@ -52,6 +54,8 @@ pub struct ShardState {
     pub stopping: Latch,
     /// What lets requests go on.
     pub permits: Permits,
+    /// What new connections of HTTPS are presented; `None` without HTTPS.
+    pub https: RefCell<Option<Arc<ServerConfig>>>,
     /// Waiters for snapshots, by token.
     pub inspections: RefCell<HashMap<u64, Rc<dataplane::local::Queue<Arc<control::effect::Snapshot>>>>>,
     /// Who waits for a Node's answer, by token.
@@ -100,6 +104,7 @@ impl ShardState {
             draining: Latch::new(),
             stopping: Latch::new(),
             permits,
+            https: RefCell::default(),
             inspections: RefCell::default(),
             questions: RefCell::default(),
             dump: RefCell::default(),
@@ -259,6 +264,9 @@ impl ShardState {
                 }
             }
             ToShard::Drain => self.draining.close(),
+            ToShard::Https(config) => {
+                self.https.replace(Some(config));
+            }
             ToShard::Revoked(tokens) => tokens.iter().for_each(|token_ref| self.permits.revoke(token_ref)),
             ToShard::Stop => {
                 self.stopping.close();

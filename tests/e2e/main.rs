@@ -7,6 +7,7 @@
 mod cancel;
 mod chat;
 mod cli;
+mod client_tls;
 mod command;
 mod dev;
 mod direct;

@@ -52,6 +52,8 @@ pub struct EdgeYaml {
     pub http: String,
     /// `listen.node`, likewise.
     pub node: String,
+    /// Further keys of `listen`, as flow YAML.
+    pub listen: String,
     /// `listen.admin_socket`.
     pub admin_socket: String,
     /// `edge.shards`.
@@ -82,6 +84,7 @@ impl EdgeYaml {
         Self {
             http: "127.0.0.1:0".to_owned(),
             node: "127.0.0.1:0".to_owned(),
+            listen: String::new(),
             admin_socket: String::new(),
             shards: 1,
             cpus: Vec::new(),
@@ -115,7 +118,7 @@ impl EdgeYaml {
         let list = |items: &[String]| items.iter().map(|i| quoted(i)).collect::<Vec<_>>().join(", ");
         let mut yaml = format!(
             "edge: {{ name: {edge}, shards: {}, cpus: {:?} }}\n\
-             listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\", admin_socket: {} }}\n\
+             listen: {{ http: [\"{}\"], node: [\"{}\"], ops: \"127.0.0.1:0\", admin_socket: {}{}{} }}\n\
              identity: {{ cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt }}\n\
              limits: {{ {} }}\nprovider_pool: {{ {} }}\n\
              openai:\n  enabled: true\n  provider_id: test\n{}  model_routes: [{}]\n  principal_tokens:\n{tokens}",
@@ -124,6 +127,8 @@ impl EdgeYaml {
             self.http,
             self.node,
             quoted(&self.admin_socket),
+            if self.listen.is_empty() { "" } else { ", " },
+            self.listen,
             self.limits,
             self.pool,
             self.openai,

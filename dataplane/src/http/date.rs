@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::clock;
 
 /// `Tue, 15 Nov 1994 08:12:31 GMT`
-pub(crate) type Date = [u8; 29];
+pub type Date = [u8; 29];
 
 /// The wall clock now.
 pub(super) fn now() -> Date {
@@ -23,7 +23,7 @@ pub(super) fn now() -> Date {
 }
 
 /// A moment in seconds since the epoch.
-pub(crate) fn format(unix_seconds: u64) -> Date {
+pub fn format(unix_seconds: u64) -> Date {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

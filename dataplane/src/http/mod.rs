@@ -6,7 +6,7 @@
 pub mod body;
 pub mod budget;
 pub mod client;
-pub(crate) mod date;
+pub mod date;
 pub mod h1;
 pub mod head;
 pub mod hop;

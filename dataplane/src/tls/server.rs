@@ -140,6 +140,12 @@ impl ServerCertificate {
         &self.names
     }
 
+    /// Whether clients would be presented the same chain.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key.cert == other.key.cert
+    }
+
     /// When its life begins, in seconds since 1970.
     #[must_use]
     pub const fn not_before(&self) -> u64 {

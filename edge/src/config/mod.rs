@@ -43,10 +43,11 @@ pub use self::{
     effective::Effective,
     error::{LoadError, LoadErrors},
     generation::GenerationFields,
-    settings::{GenerationPolicy, Settings},
+    place::Place,
+    settings::{GenerationPolicy, Settings, TlsFiles},
     tree::FILE_BYTES_MAX,
 };
-use self::{error::Report, place::Place, resolve::context::Context};
+use self::{error::Report, resolve::context::Context};
 
 /// Most shards of one process.
 pub const SHARDS_MAX: usize = 64;

@@ -13,6 +13,7 @@ use control::{
     config::{Capabilities, PoolConfig},
     effect::Grant,
 };
+use dataplane::tls::server::MinVersion;
 use proto::{
     identity::Name,
     message::{AdapterSettings, NodeConfigPayload, Operation, ProtocolProfile},
@@ -182,14 +183,29 @@ impl EdgeSettings {
 /// `listen`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Addresses for clients, at least one. An IPv6 wildcard stands beside the IPv4 one, so it must be bound v6-only.
+    /// Addresses of plain HTTP for clients. An IPv6 wildcard stands beside the IPv4 one, so it must be bound v6-only.
     pub http: Vec<SocketAddr>,
+    /// Addresses of HTTPS for clients; none without [`tls`](Self::tls). One of the two lists has one.
+    pub https: Vec<SocketAddr>,
+    /// What clients are presented there.
+    pub tls: Option<TlsFiles>,
     /// Addresses for Nodes, at least one; mutual TLS always.
     pub node: Vec<SocketAddr>,
     /// Address of the ops listener.
     pub ops: SocketAddr,
     /// Admin socket; `None` when neither the file nor `RUNTIME_DIRECTORY` says where.
     pub admin_socket: Option<PathBuf>,
+}
+
+/// `listen.tls`: paths of PEM files, absolute or relative to the working directory. They are read at the start, and watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain for clients, and where its name was typed.
+    pub cert: (PathBuf, Place),
+    /// Its private key, likewise.
+    pub key: (PathBuf, Place),
+    /// The oldest version of TLS that is spoken.
+    pub min_version: MinVersion,
 }
 
 /// `identity`: paths of PEM files, absolute or relative to the working directory.

@@ -23,20 +23,6 @@ struct Unavailable {
 /// The one list.
 const TABLE: &[Unavailable] = &[
     Unavailable {
-        feature: "HTTPS for clients",
-        instead: "take it away, and put a proxy that has the certificate in front",
-        asked: |file| {
-            let tls = file.listen.as_ref().and_then(|listen| listen.value.tls.as_ref());
-            [
-                tls.and_then(|tls| text(tls.value.cert_file.as_ref(), "listen.tls.cert_file")),
-                tls.and_then(|tls| text(tls.value.key_file.as_ref(), "listen.tls.key_file")),
-            ]
-            .into_iter()
-            .flatten()
-            .collect()
-        },
-    },
-    Unavailable {
         feature: "a certificate revocation list",
         instead: "take it away; a Node is shut out by taking its entry under `nodes` away",
         asked: |file| {

@@ -15,7 +15,7 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::{reply::OUTCOMES, surface::Surface};
+use crate::{https::door::Outcome, reply::OUTCOMES, surface::Surface};
 use control::ControlMetrics;
 
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
@@ -65,6 +65,11 @@ pub struct Metrics {
     pub links: IntGauge,
     control: ControlMetrics,
     certificate_not_after: IntGauge,
+    client_handshakes: IntCounterVec,
+    client_certificate_not_after: IntGauge,
+    client_certificate_current: IntGauge,
+    /// Renewed certificates for clients, by whether they could be used.
+    pub client_certificate_reloads: IntCounterVec,
     tokens_revoked: IntGauge,
     revocations_readable: IntGauge,
     log_lines_lost: IntCounter,
@@ -198,6 +203,28 @@ impl Metrics {
                 "iop_edge_certificate_not_after_seconds",
                 "End of the Edge's own certificate, in seconds since 1970",
             )?,
+            client_handshakes: counters(
+                r,
+                "iop_edge_client_handshakes_total",
+                "TLS handshakes with clients by outcome",
+                &["outcome"],
+            )?,
+            client_certificate_not_after: gauge(
+                r,
+                "iop_edge_client_certificate_not_after_seconds",
+                "End of the certificate for clients, in seconds since 1970; 0 without HTTPS",
+            )?,
+            client_certificate_current: gauge(
+                r,
+                "iop_edge_client_certificate_current",
+                "1 while what clients are presented is what the files hold, 0 when those cannot be used or there is no HTTPS",
+            )?,
+            client_certificate_reloads: counters(
+                r,
+                "iop_edge_client_certificate_reloads_total",
+                "Changes of the files of the certificate for clients, by outcome",
+                &["outcome"],
+            )?,
             tokens_revoked: gauge(
                 r,
                 "iop_edge_tokens_revoked",
@@ -247,6 +274,12 @@ impl Metrics {
         {
             self.requests.with_label_values(&[surface.label(), outcome]);
         }
+        for outcome in Outcome::ALL {
+            self.client_handshakes.with_label_values(&[outcome.label()]);
+        }
+        for outcome in ["ok", "failed"] {
+            self.client_certificate_reloads.with_label_values(&[outcome]);
+        }
         for reason in Refusal::ALL {
             self.handshake_refused.with_label_values(&[reason.label()]);
         }
@@ -273,6 +306,17 @@ impl Metrics {
     /// Notes when the Edge's certificate ends, in seconds since 1970.
     pub fn certificate_ends(&self, not_after: u64) {
         self.certificate_not_after.set(clamp(not_after));
+    }
+
+    /// Notes when the certificate for clients ends, in seconds since 1970, and whether it is what the files hold.
+    pub fn client_certificate(&self, not_after: u64, current: bool) {
+        self.client_certificate_not_after.set(clamp(not_after));
+        self.client_certificate_current.set(current.into());
+    }
+
+    /// Counts a TLS handshake with a client.
+    pub fn client_handshake(&self, outcome: Outcome) {
+        self.client_handshakes.with_label_values(&[outcome.label()]).inc();
     }
 
     /// Notes how many tokens are revoked, and whether their list can be read.

@@ -3,34 +3,16 @@
 //! It looks at the file instead of being told: a notification is lost when the file is replaced through a link, a mount or
 //! an editor's rename, and a lost one would keep a stolen token alive.
 
-use std::{
-    collections::HashSet,
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use dataplane::{clock, mailbox::Sender};
 
 use super::List;
-use crate::{mail::ToShard, metrics::Metrics};
+use crate::{mail::ToShard, marks::Marks, metrics::Metrics};
 
 /// How often the file is looked at. Running streams end within a second of a change (PTK-1).
 const PAUSE: Duration = Duration::from_millis(250);
 const _: () = assert!(2 * PAUSE.as_millis() < 1000);
-/// A file that was changed so short a time ago is read again: a second change may leave the same marks.
-const UNSETTLED_SECONDS: i64 = 3;
-
-/// What tells that a file is another one than before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Marks {
-    inode: (u64, u64),
-    length: u64,
-    changed: (i64, i64),
-}
 
 /// The watch.
 #[derive(Debug)]
@@ -111,24 +93,10 @@ impl Watch {
     }
 }
 
-impl Marks {
-    fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        Ok(Self {
-            inode: (found.dev(), found.ino()),
-            length: found.len(),
-            changed: (found.ctime(), found.ctime_nsec()),
-        })
-    }
-
-    /// Whether a later change is sure to leave others; `now` in seconds since 1970.
-    fn are_settled(&self, now: u64) -> bool {
-        i64::try_from(now).is_ok_and(|now| now.saturating_sub(self.changed.0) > UNSETTLED_SECONDS)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use dataplane::mailbox;
 
     use super::*;
@@ -187,21 +155,6 @@ mod tests {
         watch.look();
         watch.tell();
         assert_eq!(told(&inbox), ["laptop"]);
-    }
-
-    #[test]
-    fn a_file_is_read_until_its_marks_have_settled() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("revoked");
-        fs::write(&path, "").unwrap();
-        let marks = Marks::of(&path).unwrap();
-        assert_eq!(Marks::of(&path).unwrap(), marks);
-        let changed = u64::try_from(marks.changed.0).unwrap();
-        assert!(
-            !marks.are_settled(changed) && !marks.are_settled(changed + 3) && marks.are_settled(changed + 4)
-        );
-        // A clock that was set back settles nothing.
-        assert!(!marks.are_settled(changed - 100));
     }
 
     #[test]

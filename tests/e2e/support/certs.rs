@@ -56,6 +56,17 @@ impl Identity {
         Ok(Self { cert: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
     }
 
+    /// A server's certificate for these DNS names and addresses.
+    pub fn server(names: &[&str], ca: &Self) -> anyhow::Result<Self> {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names)?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let issuer = Issuer::from_ca_cert_pem(&ca.cert, KeyPair::from_pem(&ca.key)?)?;
+        Ok(Self { cert: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
+    }
+
     /// The certificates, the workload's own first.
     pub fn chain(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
         Ok(CertificateDer::pem_slice_iter(self.cert.as_bytes()).collect::<Result<_, _>>()?)
@@ -84,6 +95,23 @@ pub fn client(identity: Option<&Identity>) -> anyhow::Result<Arc<ClientConfig>> 
     };
     config.alpn_protocols = vec![b"iop-node/1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The certificate that a server of HTTPS presents to a new connection.
+pub fn presented(address: &str) -> anyhow::Result<CertificateDer<'static>> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyEdge))
+        .with_no_client_auth();
+    let mut stream = std::net::TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(iop_tests::http::PATIENCE))?;
+    let mut tls = rustls::ClientConnection::new(Arc::new(config), ServerName::try_from("localhost")?)?;
+    while tls.is_handshaking() {
+        tls.complete_io(&mut stream)?;
+    }
+    let chain = tls.peer_certificates().context("no certificate")?;
+    Ok(chain.first().context("no certificate")?.clone())
 }
 
 /// The tests ask what the Edge refuses; whom they talk to they know.

@@ -44,7 +44,7 @@ use super::{
     head::{Method, RequestHead, Version, list_elements},
     limits::Limits,
 };
-use crate::{clock, time::before};
+use crate::{clock, net::Stream, time::before, tls::session::HANDSHAKE_RECORD};
 
 /// Bytes asked for at a time while a head is read.
 const HEAD_READ: usize = 8 * 1024;
@@ -66,6 +66,12 @@ pub enum RequestFault {
     /// The head did not come in time.
     #[error("the request head did not come in time")]
     TimedOut,
+    /// TLS on a port of plain HTTP. An answer in plain text is what clients know this by.
+    #[error("the client speaks TLS, and this port plain HTTP: write http:// in the base URL")]
+    SpeaksTls,
+    /// Plain HTTP on a port of HTTPS.
+    #[error("the client speaks plain HTTP, and this port HTTPS: write https:// in the base URL")]
+    SpeaksPlain,
     /// The client closed in the middle of the head.
     #[error("the connection ended inside a request head")]
     Truncated,
@@ -80,7 +86,7 @@ impl RequestFault {
         match self {
             Self::Head(fault) => Some(fault.status()),
             Self::TimedOut => Some(408),
-            Self::Truncated => Some(400),
+            Self::SpeaksTls | Self::SpeaksPlain | Self::Truncated => Some(400),
             Self::Broken(_) => None,
         }
     }
@@ -158,6 +164,8 @@ pub struct Connection {
     linger: bool,
     /// Whether any close but a proper one is a reset.
     resets: bool,
+    /// Whether the client should have spoken TLS.
+    misdirected: bool,
     /// Whether output was lost: nothing that follows would be in its place.
     broken: bool,
     writing: Writing,
@@ -190,11 +198,17 @@ impl Connection {
             draining: false,
             linger: false,
             resets: false,
+            misdirected: false,
             broken: false,
             writing: Writing::Done,
             out: Vec::new(),
             watch: None,
         }
+    }
+
+    /// A connection of a client that speaks plain HTTP where it should have spoken TLS: its first request is a fault.
+    pub fn misdirected(stream: Stream, received: BytesMut, limits: Rc<Limits>) -> Self {
+        Self { misdirected: true, ..Self::resume(stream, received, limits) }
     }
 
     /// Whether a request is there to which nothing has been answered yet.
@@ -229,7 +243,11 @@ impl Connection {
                 return Ok(None);
             }
             match self.scan.request_head(&mut self.buf, &self.limits) {
+                Ok(Some(_)) if self.misdirected => return Err(self.fail(RequestFault::SpeaksPlain)),
                 Ok(Some(head)) => return self.take_request(head).map(Some),
+                _ if self.buf.first() == Some(&HANDSHAKE_RECORD) => {
+                    return Err(self.fail(RequestFault::SpeaksTls));
+                }
                 Ok(None) => {}
                 Err(fault) => return Err(self.fail(fault.into())),
             }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
+use dataplane::tls::server::MinVersion;
 use proto::{identity::Name, limits::BODY_BYTES_CONFIGURED_MAX};
 
 use super::context::{Context, quoted};
@@ -10,7 +11,7 @@ use crate::{
     config::{
         SHARDS_MAX,
         place::{Place, Typed},
-        settings::{EdgeSettings, IdentityFiles, Limits, Listen, LogFormat, LogLevel, Logging},
+        settings::{EdgeSettings, IdentityFiles, Limits, Listen, LogFormat, LogLevel, Logging, TlsFiles},
         typed,
         url::split_authority,
     },
@@ -18,6 +19,8 @@ use crate::{
 
 /// Name of an Edge that has none in its file.
 const EDGE_NAME: &str = "edge-1";
+/// Key of the addresses of HTTPS.
+const HTTPS: &str = "listen.https";
 /// Most addresses of one kind of listener.
 const LISTENERS_MAX: usize = 16;
 /// Highest CPU number.
@@ -81,13 +84,25 @@ pub(super) fn name(context: &mut Context<'_>, key: &Typed<String>, path: &str) -
 
 /// Where to listen, and where each address was typed.
 pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place) -> (Listen, Vec<Found>) {
-    let http = addresses(context, &typed.http, (at, "listen.http"), &["0.0.0.0:8080", "[::]:8080"]);
+    let tls = typed.tls.as_ref().and_then(|typed| tls(context, typed));
+    let https = match &typed.https {
+        Some(list) if list.value.is_empty() => Vec::new(),
+        list => addresses(context, list, (at, HTTPS), &[]),
+    };
+    let http = match &typed.http {
+        Some(list) if list.value.is_empty() && !https.is_empty() => Vec::new(),
+        list => addresses(context, list, (at, "listen.http"), &["0.0.0.0:8080", "[::]:8080"]),
+    };
+    if let (Some((_, at, path)), None) = (https.first(), &tls) {
+        let message = "HTTPS needs a certificate: set listen.tls.cert_file and listen.tls.key_file";
+        context.error(*at, path.clone(), message);
+    }
     let node = addresses(context, &typed.node, (at, "listen.node"), &["0.0.0.0:9443"]);
     let ops_at = typed.ops.as_ref().map_or(at, |key| key.at);
     let ops = typed.ops.as_ref().and_then(|key| address(context, key, "listen.ops"));
     let ops = ops.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9090)));
     let mut seen: HashMap<SocketAddr, String> = HashMap::new();
-    let all = http.iter().chain(&node).cloned().chain([(ops, ops_at, "listen.ops".to_owned())]);
+    let all = http.iter().chain(&https).chain(&node).cloned().chain([(ops, ops_at, "listen.ops".to_owned())]);
     let all: Vec<Found> = all.collect();
     for (address, at, path) in all.clone() {
         // Port 0 asks for any free port: two of them never meet.
@@ -99,9 +114,34 @@ pub(super) fn listen(context: &mut Context<'_>, typed: &typed::Listen, at: Place
         }
     }
     let plain = |list: Vec<Found>| list.into_iter().map(|(address, _, _)| address).collect();
-    let listen =
-        Listen { http: plain(http), node: plain(node), ops, admin_socket: admin_socket(context, typed) };
+    // A certificate and no addresses of its own: those of clients are spoken to by HTTPS.
+    let (http, https) = if tls.is_some() && https.is_empty() { (https, http) } else { (http, https) };
+    let admin_socket = admin_socket(context, typed);
+    let listen = Listen { http: plain(http), https: plain(https), tls, node: plain(node), ops, admin_socket };
     (listen, all)
+}
+
+/// The certificate for clients, where there is to be one. Its files are not looked at here: that is for whoever serves.
+fn tls(context: &mut Context<'_>, typed: &Typed<typed::ListenTls>) -> Option<TlsFiles> {
+    const VERSIONS: [(&str, MinVersion); 2] = [("1.2", MinVersion::Tls12), ("1.3", MinVersion::Tls13)];
+    let (cert_key, key_key) = (typed.value.cert_file.as_ref(), typed.value.key_file.as_ref());
+    let cert = context.file(cert_key, "listen.tls.cert_file");
+    let key = context.file(key_key, "listen.tls.key_file");
+    let version = context.word(typed.value.min_version.as_ref(), "listen.tls.min_version", &VERSIONS);
+    let min_version = version.ok().flatten().unwrap_or(MinVersion::Tls12);
+    let place = |key: Option<&Typed<String>>| key.map_or(typed.at, |key| key.at);
+    let (cert_at, key_at) = (place(cert_key), place(key_key));
+    let missing = match (cert, key) {
+        (Some(cert), Some(key)) => {
+            return Some(TlsFiles { cert: (cert, cert_at), key: (key, key_at), min_version });
+        }
+        (None, None) => return None,
+        (Some(_), None) => (cert_at, "listen.tls.cert_file", "key_file"),
+        (None, Some(_)) => (key_at, "listen.tls.key_file", "cert_file"),
+    };
+    let (at, path, other) = missing;
+    context.error(at, path, format!("HTTPS needs both files: set listen.tls.{other} as well"));
+    None
 }
 
 /// An address, where it was typed, and its key path.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use control::config::{Capabilities, Group};
+use dataplane::tls::server::MinVersion;
 use proto::message::{AdapterSettings, OpenAiCompatConfig, Operation};
 
 use super::*;
@@ -340,4 +341,27 @@ fn capability_names_and_bits_belong_together() {
     }
     let all = capability::ALL.iter().fold(Capabilities(0), |all, (_, bit)| capability::union(all, *bit));
     assert_eq!(capability::names(all).len(), 7);
+}
+
+#[test]
+fn a_certificate_makes_https_of_the_addresses_or_of_those_of_its_own() {
+    let listen = |text: &str| load(&format!("listen: {{ {text} }}\n{SMALL}")).unwrap().listen;
+    let plain = |list: &[std::net::SocketAddr]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let off = listen("tls: { cert_file: '', key_file: '' }, https: []");
+    assert!(off.tls.is_none() && off.https.is_empty() && off.http.len() == 2);
+
+    let same = listen("http: ['127.0.0.1:1', '[::1]:1'], tls: { cert_file: a.crt, key_file: /b.key }");
+    assert_eq!(plain(&same.https), ["127.0.0.1:1", "[::1]:1"]);
+    assert!(same.http.is_empty());
+    let tls = same.tls.unwrap();
+    assert_eq!((&*tls.cert.0, &*tls.key.0), (Path::new("/etc/iop/a.crt"), Path::new("/b.key")));
+    assert_eq!(tls.min_version, MinVersion::Tls12);
+
+    let files = "tls: { cert_file: a, key_file: b, min_version: '1.3' }";
+    let both = listen(&format!("https: ['[::]:8443'], {files}"));
+    assert_eq!(plain(&both.http), ["0.0.0.0:8080", "[::]:8080"]);
+    assert_eq!(plain(&both.https), ["[::]:8443"]);
+    assert_eq!(both.tls.map(|tls| tls.min_version), Some(MinVersion::Tls13));
+    let alone = listen(&format!("http: [], https: ['[::]:8443'], {files}"));
+    assert!(alone.http.is_empty() && alone.https.len() == 1);
 }

@@ -123,7 +123,7 @@ fn what_cannot_travel_to_a_node_is_refused_at_load() {
 fn every_key_of_the_contract_is_known() {
     let text = r#"
 edge: { name: edge-1, shards: 0, cpus: [] }
-listen: { http: ["0.0.0.0:8080", "[::]:8080"], tls: { cert_file: "", key_file: "" }, node: ["0.0.0.0:9443"], ops: "127.0.0.1:9090", admin_socket: "" }
+listen: { http: ["0.0.0.0:8080", "[::]:8080"], https: [], tls: { cert_file: "", key_file: "", min_version: "1.2" }, node: ["0.0.0.0:9443"], ops: "127.0.0.1:9090", admin_socket: "" }
 identity: { cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt, crl_file: "" }
 limits: { head_bytes: 65536, head_fields: 100, head_timeout_ms: 10000, body_bytes: 33554432, body_memory_bytes: 536870912, body_timeout_ms: 10000, body_min_rate: 1024, keepalive_idle_ms: 100000, write_stall_ms: 60000, drain_grace_ms: 30000 }
 logging: { level: info, format: text }

@@ -419,6 +419,32 @@ fn addresses_and_names_have_a_form() {
 }
 
 #[test]
+fn https_needs_both_files_and_addresses_of_its_own() {
+    let refuse = |listen: &str, at: &str, words: &[&str]| {
+        refused(&format!("listen: {{ {listen} }}\n{SMALL}"), at, words);
+    };
+    refuse("tls: { cert_file: a }", "1:29: listen.tls.cert_file: ", &["set listen.tls.key_file as well"]);
+    refuse("tls: { key_file: a }", "1:28: listen.tls.key_file: ", &["set listen.tls.cert_file as well"]);
+    refuse(
+        "https: ['[::]:8443']",
+        "1:19: listen.https[0]: ",
+        &["needs a certificate", "listen.tls.cert_file"],
+    );
+    let files = "cert_file: a, key_file: b";
+    refuse(
+        &format!("tls: {{ {files}, min_version: '1.1' }}"),
+        "1:58: listen.tls.min_version: ",
+        &["1.2, 1.3", "`1.1`"],
+    );
+    refuse(&format!("tls: {{ {files} }}, http: []"), "1:53: listen.http: ", &["1 to 16 addresses"]);
+    refuse(
+        &format!("tls: {{ {files} }}, http: ['[::1]:1'], https: ['[::1]:1']"),
+        "1:74: listen.https[0]: ",
+        &["[::1]:1 is already the address of listen.http[0]"],
+    );
+}
+
+#[test]
 fn keys_of_later_parts_are_accepted_off_and_refused_on() {
     let off = r#"listen: { tls: { cert_file: "", key_file: "" } }
 identity: { crl_file: "" }
@@ -454,8 +480,6 @@ nodes:
 "#;
     load(off).unwrap();
     for (from, to, at, path) in [
-        ("cert_file: \"\"", "cert_file: a", "1:29", "listen.tls.cert_file"),
-        ("key_file: \"\"", "key_file: a", "1:43", "listen.tls.key_file"),
         ("crl_file: \"\"", "crl_file: a", "2:23", "identity.crl_file"),
         ("console: { enabled: false", "console: { enabled: true", "3:21", "console.enabled"),
         (

@@ -21,10 +21,14 @@ section! {
 section! {
     /// Where the Edge listens.
     pub struct Listen {
-        /// Where clients connect.
+        /// Where clients connect: by plain HTTP, or by HTTPS where `listen.tls` is set and `listen.https` is not. An IPv6 address takes IPv6
+        /// alone, so that `[::]` stands beside `0.0.0.0`. Empty = nowhere, where there is `listen.https`.
         #[schemars(extend("default" = ["0.0.0.0:8080", "[::]:8080"], "x-kind" = "addresses"))]
         pub http: List<String>,
-        /// HTTPS for clients. Later release.
+        /// Where clients connect by HTTPS, if `listen.http` is to stay plain HTTP.
+        #[schemars(extend("default" = [], "x-kind" = "addresses"))]
+        pub https: List<String>,
+        /// The certificate for clients. Both files set = HTTPS.
         pub tls: Opt<ListenTls>,
         /// Where Nodes connect, always with mutual TLS.
         #[schemars(extend("default" = ["0.0.0.0:9443"], "x-kind" = "addresses"))]
@@ -40,14 +44,18 @@ section! {
 }
 
 section! {
-    /// HTTPS for clients. Later release.
+    /// HTTPS for clients.
     pub struct ListenTls {
-        /// Certificate for clients, PEM. Later release.
+        /// Certificate for clients, PEM, with the CAs between it and its root behind it. [Watched](operations.md#https): a renewed one is
+        /// for new connections.
         #[schemars(extend("default" = "", "x-kind" = "file"))]
         pub cert_file: Opt<String>,
-        /// Its private key, PEM. Later release.
+        /// Its private key, PEM, not encrypted.
         #[schemars(extend("default" = "", "x-kind" = "file"))]
         pub key_file: Opt<String>,
+        /// Oldest version of TLS.
+        #[schemars(extend("default" = "1.2", "x-words" = ["1.2", "1.3"]))]
+        pub min_version: Opt<String>,
     }
 }
 

@@ -467,3 +467,23 @@ fn garbage_in_the_middle_ends_the_connection_with_an_alert() {
         assert!(!client.records.contains(&ALERT), "it is encrypted");
     });
 }
+
+#[test]
+fn a_flood_of_key_updates_ends_the_connection_and_those_between_requests_do_not() {
+    on_both(&Limits::default(), |site| {
+        let mut client = site.connect();
+        for _ in 0..100 {
+            client.tls.refresh_traffic_keys().unwrap();
+            client.send(&post("/echo", "abc"));
+            assert_eq!(client.response().1, "abc");
+        }
+        client.send("GET /hang HTTP/1.1\r\nhost: t\r\n\r\n");
+        client.until("begun");
+        site.sees("hanging");
+        for _ in 0..100 {
+            client.tls.refresh_traffic_keys().unwrap();
+            client.send("");
+        }
+        site.sees("gone");
+    });
+}
