@@ -117,10 +117,16 @@ impl Fault {
         self.row().kind.openai
     }
 
-    /// OpenAI's `error.code`.
+    /// OpenAI's `error.code`. What names an earlier response has the one that OpenAI gives where it is not there: clients that can, send
+    /// the whole conversation then.
     #[must_use]
-    pub const fn code(&self) -> Option<&'static str> {
-        self.row().kind.code
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::BadJson { param: Some(param), .. } if param == "previous_response_id" => {
+                Some("previous_response_not_found")
+            }
+            _ => self.row().kind.code,
+        }
     }
 
     /// Anthropic's `error.type`.

@@ -56,7 +56,7 @@ impl Names {
     /// Takes a tool in; gives its name at the backend.
     ///
     /// # Errors
-    /// [`Ambiguous`] where it is the name of another tool already: a call could not be given back.
+    /// Where it is the name of another tool already: a call could not be given back.
     pub fn add(&mut self, tool: Called) -> Result<String, Ambiguous> {
         let joined = Self::joined(tool.namespace.as_deref(), &tool.name);
         match self.0.entry(joined.clone()) {

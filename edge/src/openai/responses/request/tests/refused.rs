@@ -190,6 +190,8 @@ fn what_is_kept_elsewhere_or_cannot_be_given_is_refused_by_name() {
         ),
         (json!({"text": {"format": "json"}}), "text.format", "expected struct"),
     ]);
+    let fault = Fault::from(read(&with(&json!({"previous_response_id": "resp_1"}))).unwrap_err());
+    assert_eq!(fault.code(), Some("previous_response_not_found"));
     // Where the body itself does not fit, the place in it is one that the client has.
     for (body, param) in [
         (&br#"{"input":"x","max_output_tokens":-1}"#[..], "max_output_tokens"),
