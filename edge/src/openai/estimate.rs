@@ -376,6 +376,8 @@ impl Estimator {
                 self.tokens += self.file();
                 return;
             }
+            // Reasoning that only its provider can read, and the proof that it is its own.
+            b"signature" | b"encrypted_content" if self.encoded && self.length >= FILE_BYTES_MIN => return,
             _ => {}
         }
         self.tokens += self.weight;
@@ -418,6 +420,8 @@ impl Estimator {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn in_parts(json: &str, size: usize) -> u64 {
@@ -471,6 +475,70 @@ mod tests {
         let counted: u64 = COUNTED.iter().map(|(_, _, tokens)| tokens).sum();
         let ratio = all as f64 / counted as f64;
         assert!((0.87..1.15).contains(&ratio), "{ratio}");
+    }
+
+    /// Case 67: a request with a system prompt, tools, a call and its result, as each surface writes it. Counted with the same tokenizer,
+    /// piece by piece, with 4 tokens for each of the five messages; the tools as the JSON that they are.
+    // req: POL-4
+    #[test]
+    fn a_request_of_any_surface_counts_with_its_system_prompt_and_its_tools() {
+        let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+        let names = ["read_file", "write_file", "list_directory", "run_command", "search"];
+        let about = |name: &str| format!("{ENGLISH}Call {name} for that.");
+        let system = ENGLISH.repeat(8) + CODE;
+        let input = json!({"path": "/srv/app/src/weights.rs", "offset": 120});
+        let result = CODE.repeat(6) + NUMBERS;
+        let picture = "iVBORw0KGgoAAAANSUhEUgAA".repeat(100);
+
+        let tools =
+            names.map(|name| json!({"name": name, "description": about(name), "input_schema": schema}));
+        let messages = json!({"model": "m", "max_tokens": 32000, "system": [{"type": "text", "text": system}], "tools": tools,
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": KOREAN}]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "", "signature": picture},
+                {"type": "text", "text": ENGLISH},
+                {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": input},
+            ]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": result}]}]},
+            {"role": "user", "content": CHINESE},
+        ]});
+
+        let tools = names.map(
+            |name| json!({"type": "function", "name": name, "description": about(name), "parameters": schema}),
+        );
+        let responses = json!({"model": "m", "stream": true, "instructions": system, "tools": tools, "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": KOREAN}]},
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": picture},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ENGLISH}]},
+            {"type": "function_call", "call_id": "call_1", "name": "read_file", "arguments": input.to_string()},
+            {"type": "function_call_output", "call_id": "call_1", "output": result},
+            {"role": "user", "content": CHINESE},
+        ]});
+
+        let tools = names.map(|name| {
+            json!({"type": "function", "function": {"name": name, "description": about(name), "parameters": schema}})
+        });
+        let call = json!({"name": "read_file", "arguments": input.to_string()});
+        let chat = json!({"model": "m", "stream": true, "tools": tools, "messages": [
+            {"role": "system", "content": system},
+            {"role": "user", "content": [{"type": "text", "text": KOREAN}]},
+            {"role": "assistant", "content": ENGLISH, "tool_calls": [{"id": "call_1", "type": "function", "function": call}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": result},
+            {"role": "user", "content": CHINESE},
+        ]});
+
+        for (surface, body, counted) in
+            [("messages", messages, 2126), ("responses", responses, 2141), ("chat", chat, 2155)]
+        {
+            let estimated = estimate(&body.to_string());
+            let ratio = estimated as f64 / f64::from(counted);
+            println!("{surface}: {estimated} estimated, {counted} counted, {ratio:.2}");
+            assert!((0.875..1.125).contains(&ratio), "{surface}: {estimated} for {counted}");
+            // The greatest part of it is neither what the user says nor what the model said.
+            let bare = json!({"model": "m", "messages": body.get("messages"), "input": body.get("input")});
+            assert!(estimate(&bare.to_string()) * 2 < estimated + 900, "{surface}");
+        }
     }
 
     #[test]
