@@ -1,5 +1,7 @@
 //! What the model may call.
 
+use std::collections::HashSet;
+
 use proto::run_input::ToolChoice;
 
 use super::{MISSING, is_object};
@@ -13,8 +15,15 @@ pub(super) fn read(
     list: &[wire::Tool<'_>],
     choice: Option<&wire::Choice<'_>>,
 ) -> Checked<(Vec<Tool>, ToolChoice, bool)> {
-    let tools: Vec<Tool> =
-        list.iter().enumerate().map(|(at, it)| tool(it, &format!("tools[{at}]"))).collect::<Checked<_>>()?;
+    let mut names = HashSet::with_capacity(list.len());
+    let mut tools = Vec::with_capacity(list.len());
+    for (at, it) in list.iter().enumerate() {
+        let tool = tool(it, &format!("tools[{at}]"))?;
+        if it.name.as_ref().is_some_and(|name| !names.insert(&*name.0)) {
+            return wrong(format!("tools[{at}].name"), format!("{} is another tool's", quoted(&tool.name)));
+        }
+        tools.push(tool);
+    }
     let single = choice.and_then(|choice| choice.disable_parallel_tool_use).unwrap_or(false);
     let choice = match choice {
         None => ToolChoice::Auto,

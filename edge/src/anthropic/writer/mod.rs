@@ -7,7 +7,7 @@ mod arguments;
 mod stream;
 mod whole;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
 
@@ -92,12 +92,34 @@ fn stop_reason(reason: FinishReason, has_calls: bool) -> &'static str {
     }
 }
 
-/// A client puts the results of calls to them by their identity, so each has one.
-fn call_id(id: &str, message: &str, calls: usize) -> String {
-    if id.is_empty() {
-        format!("toolu_{}_{calls}", message.trim_start_matches("msg_"))
-    } else {
-        id.to_owned()
+/// The calls of one answer.
+#[derive(Debug)]
+struct Calls {
+    /// What makes an identity differ from those of other answers.
+    suffix: String,
+    ids: BTreeSet<String>,
+}
+
+impl Calls {
+    fn new(message: &str) -> Self {
+        Self { suffix: message.trim_start_matches("msg_").to_owned(), ids: BTreeSet::new() }
+    }
+
+    fn are_there(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
+    /// The identity of the next one. Clients put results to their calls by it, so each call has one of its own, whatever a backend
+    /// that counts anew with every call says.
+    fn next(&mut self, id: &str) -> String {
+        let Self { suffix, ids } = self;
+        let own = match id {
+            "" => format!("toolu_{suffix}_{}", ids.len()),
+            id if ids.contains(id) => format!("{id}_{suffix}_{}", ids.len()),
+            id => id.to_owned(),
+        };
+        ids.insert(own.clone());
+        own
     }
 }
 

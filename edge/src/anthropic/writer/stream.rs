@@ -1,6 +1,6 @@
 //! A message in events.
 
-use super::{Said, Shape, arguments::Arguments, call_id, stop_reason, write};
+use super::{Calls, Said, Shape, arguments::Arguments, stop_reason, write};
 use crate::openai::normalized::answer::{Finish, FinishReason, Piece};
 
 /// Longest text of one event, in bytes: escaped it stays below the mebibyte that an event may have (security.md §3 row 28).
@@ -24,7 +24,6 @@ enum Block {
 pub struct Stream {
     /// The first event, until it has been written.
     start: Vec<u8>,
-    id: String,
     block: Block,
     /// Of the open block, or of the next one.
     index: usize,
@@ -32,7 +31,7 @@ pub struct Stream {
     head: Vec<u8>,
     /// Arguments on their way.
     scratch: String,
-    calls: usize,
+    calls: Calls,
     said: Said,
 }
 
@@ -53,12 +52,11 @@ impl Stream {
         );
         Self {
             start,
-            id,
             block: Block::None,
             index: 0,
             head: Vec::new(),
             scratch: String::new(),
-            calls: 0,
+            calls: Calls::new(&id),
             said: Said::default(),
         }
     }
@@ -98,7 +96,7 @@ impl Stream {
         out.extend_from_slice(
             b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"",
         );
-        out.extend_from_slice(stop_reason(finish.reason, self.calls > 0).as_bytes());
+        out.extend_from_slice(stop_reason(finish.reason, self.calls.are_there()).as_bytes());
         out.extend_from_slice(b"\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":");
         let usage = finish.usage.unwrap_or_default();
         write(out, &usage.output_tokens.unwrap_or_else(|| self.said.tokens()));
@@ -124,8 +122,7 @@ impl Stream {
     }
 
     fn call(&mut self, id: &str, name: &str, out: &mut Vec<u8>) {
-        let id = call_id(bounded(id), &self.id, self.calls);
-        self.calls += 1;
+        let id = self.calls.next(bounded(id));
         let start = |out: &mut Vec<u8>| {
             out.extend_from_slice(b"{\"type\":\"tool_use\",\"id\":");
             write(out, &id);

@@ -205,6 +205,13 @@ fn pieces_become_blocks_in_the_order_in_which_they_were_said() {
             "tool_use",
         ),
         (
+            "calls of one identity",
+            vec![call("c", "f", ""), begun("c", "g"), begun("", "h")],
+            vec![used("c", "f", json!({})), used("c_1_1", "g", json!({})), used("toolu_1_2", "h", json!({}))],
+            ToolCalls,
+            "tool_use",
+        ),
+        (
             "arguments that belong to no call",
             vec![arguments("{"), text("a"), call("c1", "f", "{}"), arguments("}}")],
             vec![said("a"), used("c1", "f", json!({}))],
@@ -368,7 +375,12 @@ fn expected(pieces: &[Piece]) -> Vec<Value> {
                     Piece::CallBegun { id, name } => (id, name),
                     _ => unreachable!(),
                 };
-                let id = if id.is_empty() { format!("toolu_1_{calls}") } else { id.clone() };
+                let known = blocks.iter().any(|block| block["id"] == **id);
+                let id = match &**id {
+                    "" => format!("toolu_1_{calls}"),
+                    id if known => format!("{id}_1_{calls}"),
+                    id => id.to_owned(),
+                };
                 calls += 1;
                 blocks.push(used(&id, name, Value::Null));
                 input = Some(String::new());
@@ -420,7 +432,7 @@ fn spoken() -> impl Strategy<Value = String> {
 
 /// One call in one piece or in fragments, or something else.
 fn some_pieces() -> impl Strategy<Value = Vec<Piece>> {
-    let id = || prop_oneof!["call_[a-z]{2}", Just(String::new())];
+    let id = || prop_oneof!["call_[ab]{1,2}", Just(String::new())];
     prop_oneof![
         4 => "\\PC{0,6}|[\r\n\"]".prop_map(|said| vec![Piece::Text(said)]),
         3 => "\\PC{0,6}|[\r\n\"]".prop_map(|said| vec![Piece::Reasoning(said)]),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Said, Shape, arguments::Arguments, call_id, stop_reason, write};
+use super::{Calls, Said, Shape, arguments::Arguments, stop_reason, write};
 use crate::openai::normalized::answer::{Finish, FinishReason, Piece};
 
 /// A message that is gathered.
@@ -13,7 +13,7 @@ pub struct Whole {
     blocks: Vec<Block>,
     /// Of the call that stands last, while more may come.
     arguments: Option<Arguments>,
-    calls: usize,
+    calls: Calls,
     said: Said,
 }
 
@@ -26,7 +26,8 @@ enum Block {
 
 impl Whole {
     pub(super) fn new(shape: Shape) -> Self {
-        Self { shape, blocks: Vec::new(), arguments: None, calls: 0, said: Said::default() }
+        let calls = Calls::new(&shape.id);
+        Self { shape, blocks: Vec::new(), arguments: None, calls, said: Said::default() }
     }
 
     pub(super) fn piece(&mut self, piece: Piece) {
@@ -68,7 +69,7 @@ impl Whole {
             role: "assistant",
             model: &self.shape.model,
             content: self.blocks.iter().map(Content::from).collect(),
-            stop_reason: stop_reason(finish.reason, self.calls > 0),
+            stop_reason: stop_reason(finish.reason, self.calls.are_there()),
             stop_sequence: None,
             usage: Tokens {
                 input_tokens: usage
@@ -84,8 +85,7 @@ impl Whole {
 
     fn call(&mut self, id: &str, name: String) {
         self.end_call(false);
-        let id = call_id(id, &self.shape.id, self.calls);
-        self.calls += 1;
+        let id = self.calls.next(id);
         self.blocks.push(Block::Call { id, name, input: String::new() });
         self.arguments = Some(Arguments::default());
     }

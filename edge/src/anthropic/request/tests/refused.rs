@@ -207,6 +207,7 @@ fn what_is_wrong_with_an_option_is_told_by_its_path() {
         (tools(json!({"type": "mcp_toolset", "mcp_server_name": "x"})), "tools[1].type", "not `mcp_toolset`"),
         (tools(json!({"input_schema": {}})), "tools[1].name", "a name"),
         (tools(json!({"name": "", "input_schema": {}})), "tools[1].name", "a name"),
+        (tools(json!({"name": "f", "input_schema": {}})), "tools[1].name", "`f` is another tool's"),
         (tools(json!({"name": "g"})), "tools[1].input_schema", "an object"),
         (tools(json!({"name": "g", "input_schema": true})), "tools[1].input_schema", "an object"),
         (tools(json!(5)), "tools[1]", "expected struct"),
