@@ -150,3 +150,88 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use dataplane::tls::server::MinVersion;
+    use rcgen::{CertificateParams, KeyPair};
+    use time::OffsetDateTime;
+
+    use super::*;
+    use crate::config::Place;
+
+    /// The middle of a certificate's life.
+    const NOW: u64 = 2_000_000_000;
+
+    fn files(directory: &tempfile::TempDir) -> TlsFiles {
+        let at = |column| Place { line: 3, column };
+        let file = |name: &str| directory.path().join(name);
+        TlsFiles {
+            cert: (file("cert.pem"), at(10)),
+            key: (file("key.pem"), at(20)),
+            min_version: MinVersion::Tls12,
+        }
+    }
+
+    /// Writes a certificate that lives a year around [`NOW`], and its key with this mode.
+    fn write(files: &TlsFiles, names: &[&str], mode: u32) {
+        let moment =
+            |seconds: u64| OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).unwrap()).unwrap();
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        (params.not_before, params.not_after) = (moment(NOW - 180 * DAY), moment(NOW + 180 * DAY));
+        let key = KeyPair::generate().unwrap();
+        fs::write(&files.cert.0, params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(&files.key.0, key.serialize_pem()).unwrap();
+        fs::set_permissions(&files.key.0, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_is_surely_not_meant_is_told_with_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = files(&directory);
+        let told = |now: u64| {
+            let certificate = load(&files).unwrap().certificate;
+            warnings(&files, &certificate, now).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        write(&files, &["box.test"], 0o640);
+        assert_eq!(told(NOW), [""; 0]);
+        for (now, words) in [
+            (NOW + 181 * DAY, "has expired on "),
+            (NOW + 176 * DAY, "expires on "),
+            (NOW - 181 * DAY, "is not valid before "),
+        ] {
+            let told = told(now);
+            let [one] = &told[..] else { panic!("{told:?}") };
+            assert!(one.starts_with("3:10: listen.tls.cert_file: ") && one.contains(words), "{one}");
+        }
+        write(&files, &[], 0o644);
+        let told = told(NOW);
+        let [no_name, open] = &told[..] else { panic!("{told:?}") };
+        assert!(no_name.contains("names no host (subjectAltName)"), "{no_name}");
+        assert!(open.starts_with("3:20: listen.tls.key_file: ") && open.contains("chmod o="), "{open}");
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_are_told_with_the_place_of_the_one_to_look_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = files(&directory);
+        let told = || load(&files).unwrap_err().to_string();
+        assert!(
+            told().starts_with("3:10: listen.tls.cert_file: ") && told().contains("cert.pem is not there")
+        );
+        write(&files, &["box.test"], 0o600);
+        let (cert, key) = (fs::read(&files.cert.0).unwrap(), fs::read(&files.key.0).unwrap());
+        fs::write(&files.key.0, &cert).unwrap();
+        assert!(
+            told().starts_with("3:20: listen.tls.key_file: ") && told().contains("it holds a certificate")
+        );
+        fs::write(&files.cert.0, &key).unwrap();
+        assert!(
+            told().starts_with("3:10: listen.tls.cert_file: ") && told().contains("it holds a private key")
+        );
+        write(&files, &["box.test"], 0o600);
+        fs::write(&files.key.0, key).unwrap();
+        assert!(told().starts_with("3:20: listen.tls.key_file: ") && told().contains("does not belong"));
+    }
+}
