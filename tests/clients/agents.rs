@@ -6,13 +6,14 @@ use std::{path::PathBuf, process::Command, time::Duration};
 use anyhow::{Context, bail, ensure};
 use iop_tests::{
     Process,
+    bench::{SOON, eventually},
     model::{
         ScriptedModel, Surface,
         plot::{READ_FILE, WRITTEN, WRITTEN_FILE},
     },
 };
 
-use crate::stand::peer;
+use crate::stand::{Stand, peer};
 
 /// How long one run may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -223,4 +224,54 @@ fn each_agent_asks_a_provider_that_fails_no_more_than_is_known_of_it() -> anyhow
     failures(&format!("{}/v1", server.url()), "any", ["", ""], |model, agent| {
         asked(&server, model, Some(path_of(agent)))
     })
+}
+
+/// One agent's task through Edge and Node, at a provider whose models' names begin so.
+fn does_the_task(agent: Agent, prefix: &str) -> anyhow::Result<()> {
+    let stand = Stand::start()?;
+    if agent.does_the_task(&stand.url(), stand.site.token(), &format!("{prefix}agent"))? {
+        stand.is_clean()?;
+        eventually(SOON, "nothing runs", || Ok(stand.leases()? == 0.0))?;
+        for outcome in ["client_gone", "internal", "bad_framing"] {
+            ensure!(stand.outcomes(outcome)? == 0.0, "{outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn claude_code_does_its_task_where_messages_are_spoken() -> anyhow::Result<()> {
+    does_the_task(Agent::Claude, "anthropic/")
+}
+
+#[test]
+fn codex_does_its_task_where_responses_are_spoken() -> anyhow::Result<()> {
+    does_the_task(Agent::Codex, "openai/")
+}
+
+#[test]
+fn each_agent_asks_no_more_often_through_the_edge() -> anyhow::Result<()> {
+    let stand = Stand::start()?;
+    failures(&stand.url(), stand.site.token(), ["anthropic/", "openai/"], |model, agent| match agent {
+        Agent::Claude => asked(&stand.anthropic, model, None),
+        Agent::Codex => asked(&stand.openai, model, None),
+    })
+}
+
+#[test]
+fn each_agent_takes_the_edges_own_refusals_for_what_they_are() -> anyhow::Result<()> {
+    for (agent, wrong_token, no_model) in [(Agent::Claude, 1.0, 2.0), (Agent::Codex, 6.0, 1.0)] {
+        let stand = Stand::start()?;
+        let Some(run) = agent.run(&stand.url(), "wrong", "chat/agent", "hi")? else { continue };
+        let count = stand.outcomes("unauthorized")?;
+        ensure!(
+            run.code != 0 && count >= 1.0 && count <= wrong_token,
+            "{agent:?}: {count} times\n{}",
+            run.said
+        );
+        agent.run(&stand.url(), stand.site.token(), "none", "hi")?;
+        let count = stand.outcomes("unknown_model")?;
+        ensure!(count >= 1.0 && count <= no_model, "{agent:?}: {count} times");
+    }
+    Ok(())
 }

@@ -91,3 +91,21 @@ fn curl_takes_no_broken_stream_for_a_whole_one() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn curl_asks_for_heads_lists_and_what_a_browser_may() -> anyhow::Result<()> {
+    let stand = Stand::start()?;
+    let Some(head) = curl(&stand, "/", &["--head"])? else { return Ok(()) };
+    ensure!(text(&head)?.starts_with("HTTP/1.1 200"), "{head:?}");
+    let listed = text(&curl(&stand, "/v1/models?limit=1000", &[])?.context("curl")?)?;
+    ensure!(listed.contains("\"chat/plain\""), "{listed}");
+    let one = text(&curl(&stand, "/v1/models/chat/plain", &[])?.context("curl")?)?;
+    ensure!(one.contains("\"chat/plain\""), "{one}");
+    let wants = "Access-Control-Request-Headers: authorization, x-stainless-os";
+    let preflight =
+        ["--request", "OPTIONS", "--include", "--header", "Origin: http://page.test", "--header", wants];
+    let said = text(&curl(&stand, CHAT, &preflight)?.context("curl")?)?.to_ascii_lowercase();
+    ensure!(said.starts_with("http/1.1 204") && said.contains("access-control-allow-origin:"), "{said}");
+    ensure!(said.contains("authorization") && said.contains("x-stainless-os"), "{said}");
+    Ok(())
+}

@@ -139,6 +139,12 @@ fn each_script_holds_for_the_provider_itself() -> anyhow::Result<()> {
 }
 
 matrix! {
+    openai_python_chat_raw: OpenAiPython, "chat", "raw";
     openai_python_chat_normalized: OpenAiPython, "chat", "normalized";
+    openai_python_responses_raw: OpenAiPython, "responses", "raw";
+    anthropic_python_messages_raw: AnthropicPython, "messages", "raw";
+    openai_node_chat_raw: OpenAiNode, "chat", "raw";
     openai_node_chat_normalized: OpenAiNode, "chat", "normalized";
+    openai_node_responses_raw: OpenAiNode, "responses", "raw";
+    anthropic_node_messages_raw: AnthropicNode, "messages", "raw";
 }

@@ -113,7 +113,8 @@ async function brokenStreams() {
 
 async function count() {
   const counted = await client.messages.countTokens({ model: model("plain"), messages: HELLO, tools, system: "Be kind." });
-  assert.ok(OWN_ERRORS ? counted.input_tokens > 20 && counted.input_tokens < 200 : counted.input_tokens === PROMPT_TOKENS, counted);
+  // An estimate, whatever the provider can.
+  assert.ok(THROUGH_EDGE ? counted.input_tokens > 20 && counted.input_tokens < 200 : counted.input_tokens === PROMPT_TOKENS, counted);
 }
 
 async function models() {

@@ -147,7 +147,8 @@ def broken_streams():
 
 def count():
     counted = client.messages.count_tokens(model=model("plain"), messages=HELLO, tools=tools(), system="Be kind.")
-    if OWN_ERRORS:
+    if THROUGH_EDGE:
+        # An estimate, whatever the provider can.
         assert 20 < counted.input_tokens < 200, counted
     else:
         assert counted.input_tokens == PROMPT_TOKENS, counted

@@ -171,7 +171,12 @@ fn whole(
 ) -> anyhow::Result<()> {
     match end {
         End::Error => return exchange.answer_json(500, &failure_on(surface, 500)),
-        End::Cut => bail!("cut, as the script says"),
+        End::Cut => {
+            // Before its first byte it would be what a kept connection does that had been idle for too long.
+            exchange.begin(200, "application/json")?;
+            exchange.part(b"{\"id\"")?;
+            bail!("cut, as the script says")
+        }
         End::Stall => return stalls(books, exchange),
         End::Stop | End::Length => {}
     }
