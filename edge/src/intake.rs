@@ -6,6 +6,7 @@ use bytes::Bytes;
 use dataplane::{
     http::{
         body::Body,
+        coding::{self, Coding, DecodeFault},
         head::RequestHead,
         hop,
         server::{Connection, ReadFault},
@@ -20,16 +21,19 @@ use crate::{
         scan::{ChatScan, ScanError, Scanner},
     },
     reply::Fault,
+    response,
     shard_state::ShardState,
 };
 
+/// The media type of every body.
+const JSON: &str = "application/json";
 /// Bytes of a body that are looked at in one go: a fraction of a millisecond, whatever they are.
 const SCAN_BYTES: usize = 64 * 1024;
 
 /// A body that is one JSON object.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// As the client sent it.
+    /// As the client sent it, without its content coding.
     pub(crate) body: Body,
     /// What routing needs of it.
     pub(crate) scan: ChatScan,
@@ -41,14 +45,19 @@ pub(crate) async fn take(
     connection: &mut Connection,
     head: &RequestHead,
 ) -> Result<Taken, Option<Fault>> {
-    if head.headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity")) {
-        return Err(Some(Fault::UnsupportedEncoding));
-    }
+    let coding = Coding::of(&head.headers).map_err(|_| Some(Fault::UnsupportedEncoding))?;
     let limit = state.settings.limits.body_bytes;
     let max = usize::try_from(limit).unwrap_or(usize::MAX);
     let body =
         connection.read_body(max, &state.bodies).await.map_err(|fault| fault_of_body(&fault, limit))?;
     state.metrics.request_bytes.inc_by(body.len() as u64);
+    let body = match coding {
+        Some(coding) => {
+            let decoding = coding::decode(coding, body, max, &state.bodies);
+            decoding.await.map_err(|fault| Some(fault_of_coding(coding, fault, limit)))?
+        }
+        None => body,
+    };
     let scan = scan_in_steps(&body).await.map_err(|error| {
         Some(match error {
             ScanError::Syntax(detail) => Fault::BadJson { detail: detail.into(), param: None },
@@ -62,15 +71,26 @@ pub(crate) async fn take(
 }
 
 /// The end-to-end headers that go to the provider (TUN-6): no credential of the client's, nothing that is for us. Which pages may
-/// call is asked of us too: a provider that has an opinion of its own on an origin would refuse what was let in here.
+/// call is asked of us too: a provider that has an opinion of its own on an origin would refuse what was let in here. The body is
+/// JSON whatever its client called it, curl's `-d` for one a form, and goes out as JSON: engines refuse other names.
 pub(crate) fn wire_headers(head: &RequestHead, credential: Option<&str>) -> Vec<Header> {
     let own = |name: &str| {
         matches!(name, "accept-encoding" | "content-encoding" | "origin") || credential == Some(name)
     };
-    hop::forwardable_request(&head.headers)
+    let mut is_json = false;
+    let mut headers: Vec<_> = hop::forwardable_request(&head.headers)
         .filter(|(name, _)| !own(name))
+        .filter(|(name, value)| {
+            let keeps = *name != "content-type" || response::names(value, JSON);
+            is_json |= keeps && *name == "content-type";
+            keeps
+        })
         .map(|(name, value)| Header { name: name.to_owned(), value: Bytes::copy_from_slice(value) })
-        .collect()
+        .collect();
+    if !is_json {
+        headers.push(Header { name: "content-type".to_owned(), value: Bytes::from_static(JSON.as_bytes()) });
+    }
+    headers
 }
 
 /// Scans a body without keeping the shard's other tasks waiting for all of it.
@@ -108,6 +128,19 @@ fn fault_of_body(fault: &ReadFault, limit: u64) -> Option<Fault> {
         503 => Fault::NoBodyRoom,
         _ => Fault::BadFraming { detail: fault.to_string().into() },
     })
+}
+
+/// As [`fault_of_body`], for a content coding.
+fn fault_of_coding(coding: Coding, fault: DecodeFault, limit: u64) -> Fault {
+    let coding = coding.name();
+    match fault {
+        DecodeFault::TooLarge => Fault::BodyTooLarge { limit },
+        DecodeFault::Expands => Fault::BodyExpands { coding },
+        DecodeFault::NoRoom => Fault::NoBodyRoom,
+        DecodeFault::Corrupt | DecodeFault::Truncated | DecodeFault::Trailing | DecodeFault::Unusual => {
+            Fault::BadCoding { coding, detail: fault.to_string() }
+        }
+    }
 }
 
 #[cfg(test)]

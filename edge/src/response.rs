@@ -225,7 +225,7 @@ pub async fn text(client: &mut Connection, status: u16, kind: &str, body: &[u8])
 }
 
 /// RFC 9110 section 8.3.1: a media type is compared without its parameters and in any case.
-fn names(content_type: &[u8], media_type: &str) -> bool {
+pub(crate) fn names(content_type: &[u8], media_type: &str) -> bool {
     let named = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
     named.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }

@@ -81,6 +81,7 @@ fn is_too_large(edge: &str, request: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Case 75 of what users of such gateways report.
 #[test]
 fn a_body_over_the_limit_gets_a_clean_413_in_every_framing() -> anyhow::Result<()> {
     let bench = Bench::with(&[], |p| p, |edge| EdgeYaml { limits: "body_bytes: 100000".to_owned(), ..edge })?;

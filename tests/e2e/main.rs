@@ -4,6 +4,7 @@
 //! kernel allows), `IOP_TEST_PYTHON` (an interpreter with the packages that `cargo xtask test` installs),
 //! `IOP_TEST_MATRIX_ONLY` (leave out what neither shards nor driver can change), `IOP_TEST_KEEP` (keep the directories).
 
+mod bodies;
 mod cancel;
 mod chat;
 mod cli;

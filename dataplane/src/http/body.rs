@@ -38,6 +38,12 @@ impl Body {
         &self.pieces
     }
 
+    /// The pieces in order.
+    #[must_use]
+    pub fn into_pieces(self) -> Vec<Bytes> {
+        self.pieces
+    }
+
     /// All of it in one piece: a copy, unless it is one.
     #[must_use]
     pub fn joined(&self) -> Bytes {

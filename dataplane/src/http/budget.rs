@@ -10,11 +10,17 @@ use std::sync::{
 
 use bytes::{Bytes, BytesMut};
 
+use super::body::Body;
+
 /// A body of at most this takes its room also from the part that is kept free of large ones.
 pub const SMALL_BODY_BYTES: u64 = 64 * 1024;
 /// The part of a budget that large bodies leave to small ones, as its divisor: requests of the usual size are served while
 /// uploads have used up theirs.
 const KEPT_FOR_SMALL: u64 = 8;
+/// Least length of a body's first piece.
+const PIECE_MIN: usize = 16 * 1024;
+/// The longest piece.
+const PIECE_MAX: usize = 256 * 1024;
 
 /// A bound of bytes. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -97,6 +103,50 @@ impl Room {
     #[must_use]
     pub fn tie(self, bytes: BytesMut) -> Bytes {
         Bytes::from_owner(Roomed { bytes, _room: self })
+    }
+}
+
+/// A piece of a body that is being filled. The first one has room for [`PIECE_MIN`], unless the body is shorter; each next one
+/// is as long as all before it, up to [`PIECE_MAX`], so that a body takes at most about twice the memory of what is there, and
+/// is never moved.
+#[derive(Debug)]
+pub(super) struct Piece {
+    bytes: BytesMut,
+    capacity: usize,
+    room: Room,
+}
+
+impl Piece {
+    /// The next piece of a body of which `before` bytes are there and at most `left` may come; `None` when there is no room.
+    pub(super) fn next(budget: &Budget, before: usize, left: usize) -> Option<Self> {
+        let capacity = before.clamp(PIECE_MIN, PIECE_MAX).min(left);
+        let room = budget.take(before as u64, capacity as u64)?;
+        Some(Self { bytes: BytesMut::with_capacity(capacity), capacity, room })
+    }
+
+    /// Bytes in it.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes that it still takes.
+    pub(super) fn missing(&self) -> usize {
+        self.capacity - self.bytes.len()
+    }
+
+    /// What at most [`Piece::missing`] bytes are to be put behind.
+    pub(super) fn bytes(&mut self) -> &mut BytesMut {
+        &mut self.bytes
+    }
+
+    /// Takes at most [`Piece::missing`] bytes.
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// It is full, or the body is over.
+    pub(super) fn push_to(self, body: &mut Body) {
+        body.push(self.room.tie(self.bytes));
     }
 }
 

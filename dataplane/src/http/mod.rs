@@ -1,11 +1,13 @@
 //! HTTP/1.1 (RFC 9110, RFC 9112) for both sides of the gateway: strict, bounded, and our own framing over `httparse`.
 //!
 //! [`h1`] holds the pure parsers and encoders, [`hop`] what may cross the gateway, [`sse`] an observer of event streams,
-//! [`body`] a body in memory, [`budget`] how much memory bodies may take, [`server`] the driver of one client connection.
+//! [`body`] a body in memory, [`budget`] how much memory bodies may take, [`coding`] what takes a content coding off a body,
+//! [`server`] the driver of one client connection.
 
 pub mod body;
 pub mod budget;
 pub mod client;
+pub mod coding;
 pub mod date;
 pub mod h1;
 pub mod head;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use dataplane::http::coding;
+
 use super::Fault;
 use crate::surface::Surface;
 
@@ -38,6 +40,19 @@ impl Fault {
                 format!("This path does not take this method, but {allow}.").into()
             }
             Self::BodyTooLarge { limit } => format!("The request body is longer than {limit} bytes.").into(),
+            Self::UnsupportedEncoding => format!(
+                "The content coding of the request body is not supported. Send it plain, or with one of: {}.",
+                coding::UNDERSTOOD
+            )
+            .into(),
+            Self::BadCoding { coding, detail } => {
+                format!("The request body is not valid {coding}, its content coding: {detail}.").into()
+            }
+            Self::BodyExpands { coding } => format!(
+                "The request body becomes more than {} times as long without its content coding, {coding}.",
+                coding::RATIO_MAX
+            )
+            .into(),
             Self::ProviderRefused { words } => {
                 format!("The provider of the model does not take the request: {}", one_line(words)).into()
             }
@@ -60,9 +75,6 @@ impl Fault {
                  creates one; send the whole conversation in `input`."
             }
             Self::RequestTimeout => "The request did not arrive in time.",
-            Self::UnsupportedEncoding => {
-                "The content encoding of the request body is not supported. Send it without `content-encoding`."
-            }
             Self::ExpectationFailed => "The only expectation that is met is 100-continue.",
             Self::HeadTooLarge => "The head of the request is too large.",
             Self::QueueFull => "Too many requests are waiting. Try again in a moment.",

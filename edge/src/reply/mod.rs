@@ -33,7 +33,7 @@ use crate::{surface::Surface, token::AuthError};
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 37] = [
+pub const OUTCOMES: [&str; 38] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -51,6 +51,7 @@ pub const OUTCOMES: [&str; 37] = [
     "request_timeout",
     "body_too_large",
     "unsupported_encoding",
+    "bad_coding",
     "expectation_failed",
     "head_too_large",
     "queue_full",
@@ -142,8 +143,20 @@ pub enum Fault {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The body has a content encoding that is not understood.
+    /// The body has a content coding that is not understood.
     UnsupportedEncoding,
+    /// The body is not what its content coding says.
+    BadCoding {
+        /// Which coding.
+        coding: &'static str,
+        /// What is wrong: a clause without a full stop.
+        detail: String,
+    },
+    /// The body becomes too many times as long without its content coding.
+    BodyExpands {
+        /// Which coding.
+        coding: &'static str,
+    },
     /// An `expect` other than `100-continue`.
     ExpectationFailed,
     /// The head is longer, or has more fields, than the limit.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use dataplane::http::coding;
+
 use super::Fault;
 
 /// Whether the same request may succeed when it is sent again.
@@ -82,6 +84,8 @@ impl Fault {
             Self::RequestTimeout => row(408, INVALID, Unsaid, "request_timeout"),
             Self::BodyTooLarge { .. } => row(413, TOO_LARGE, No, "body_too_large"),
             Self::UnsupportedEncoding => row(415, INVALID, No, "unsupported_encoding"),
+            Self::BadCoding { .. } => row(400, INVALID, No, "bad_coding"),
+            Self::BodyExpands { .. } => row(413, TOO_LARGE, No, "body_too_large"),
             Self::ExpectationFailed => row(417, INVALID, No, "expectation_failed"),
             Self::HeadTooLarge => row(431, INVALID, No, "head_too_large"),
             Self::QueueFull => row(429, RATE, After(2), "queue_full"),
@@ -164,6 +168,10 @@ impl Fault {
             Self::Unauthorized => headers.push(("www-authenticate", Cow::Borrowed("Bearer"))),
             // RFC 9110 section 15.5.6.
             Self::MethodNotAllowed { allow } => headers.push(("allow", Cow::Borrowed(*allow))),
+            // RFC 9110 section 12.5.3.
+            Self::UnsupportedEncoding => {
+                headers.push(("accept-encoding", Cow::Borrowed(coding::UNDERSTOOD)));
+            }
             _ => {}
         }
         match self.retry() {

@@ -9,7 +9,7 @@ use crate::{
     clock,
     http::{
         body::Body,
-        budget::{Budget, Room},
+        budget::{Budget, Piece},
         h1::{
             body::{BodyFault, Decoded},
             encode::CONTINUE,
@@ -23,12 +23,6 @@ use crate::{
 const READ: usize = 64 * 1024;
 /// Reads after which other tasks of the shard have their turn.
 const READS_PER_TURN: u32 = 4;
-/// The first piece of a body has room for this, unless the body is shorter. Each next one is as long as all before it, up
-/// to [`PIECE_MAX`], so that a body takes at most about twice the memory of what has arrived, and is never moved.
-const PIECE_MIN: usize = 16 * 1024;
-/// The longest piece.
-const PIECE_MAX: usize = 256 * 1024;
-
 /// Why there is no body. The caller may answer once, where [`ReadFault::status`] says with what, and must close the
 /// connection.
 #[derive(Debug, thiserror::Error)]
@@ -114,30 +108,6 @@ impl Pace {
     }
 }
 
-/// A piece that is being filled.
-struct Piece {
-    bytes: BytesMut,
-    capacity: usize,
-    room: Room,
-}
-
-impl Piece {
-    /// The next piece of a body of which `before` bytes are there and at most `left` may come.
-    fn next(budget: &Budget, before: usize, left: usize) -> Result<Self, ReadFault> {
-        let capacity = before.clamp(PIECE_MIN, PIECE_MAX).min(left);
-        let room = budget.take(before as u64, capacity as u64).ok_or(ReadFault::NoRoom)?;
-        Ok(Self { bytes: BytesMut::with_capacity(capacity), capacity, room })
-    }
-
-    fn missing(&self) -> usize {
-        self.capacity - self.bytes.len()
-    }
-
-    fn push_to(self, body: &mut Body) {
-        body.push(self.room.tie(self.bytes));
-    }
-}
-
 impl Connection {
     /// The body of the current request, at most `max` bytes, with its room in `budget`; empty when there is none or it was
     /// read already. A client that waits for `100 Continue` gets it here, and only when the announced length is within
@@ -191,14 +161,14 @@ impl Connection {
             if self.buf.is_empty() {
                 pace.stirs(&self.wire).await?;
             }
-            let mut piece = Piece::next(budget, body.len(), length - body.len())?;
+            let mut piece = Piece::next(budget, body.len(), length - body.len()).ok_or(ReadFault::NoRoom)?;
             let early = self.buf.len().min(piece.missing());
-            piece.bytes.extend_from_slice(&self.buf.split_to(early));
+            piece.extend(&self.buf.split_to(early));
             while piece.missing() > 0 {
                 let most = piece.missing().min(READ);
-                pace.receive(&self.wire, &self.limits, &mut piece.bytes, most).await?;
+                pace.receive(&self.wire, &self.limits, piece.bytes(), most).await?;
             }
-            self.body.skip(piece.bytes.len());
+            self.body.skip(piece.len());
             piece.push_to(&mut body);
         }
         Ok(body)
@@ -220,9 +190,11 @@ impl Connection {
                         let mut piece = match filling.take() {
                             Some(piece) => piece,
                             None if body.len() >= max => return Err(ReadFault::TooLarge),
-                            None => Piece::next(budget, body.len(), max - body.len())?,
+                            None => {
+                                Piece::next(budget, body.len(), max - body.len()).ok_or(ReadFault::NoRoom)?
+                            }
                         };
-                        piece.bytes.extend_from_slice(&data.split_to(data.len().min(piece.missing())));
+                        piece.extend(&data.split_to(data.len().min(piece.missing())));
                         if piece.missing() > 0 {
                             filling = Some(piece);
                         } else {
