@@ -39,6 +39,7 @@ use crate::{
         router::{self, Route},
     },
     token::Authenticator,
+    usage::State,
 };
 
 /// Bytes that the kernel takes for a client beyond what it has sent to it. Where the client does not read, more would only be
@@ -448,6 +449,9 @@ impl Client {
             queue_ms = millis(ended.queued),
             first_byte_ms = ended.first_byte.map(millis),
             bytes = ended.bytes,
+            input_tokens = ended.usage.and_then(|usage| usage.counts.input_total()),
+            output_tokens = ended.usage.and_then(|usage| usage.counts.output),
+            usage = ended.usage.filter(|usage| usage.state != State::Known).map(|usage| usage.state.label()),
             ms = millis(took),
             "request ended"
         );

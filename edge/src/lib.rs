@@ -33,3 +33,4 @@ pub mod shard_state;
 pub mod surface;
 pub mod token;
 pub mod translate;
+pub mod usage;

@@ -253,6 +253,7 @@ fn one_provider_connection_serves_requests_that_follow_each_other() -> anyhow::R
 }
 
 // req: TUN-7
+// Case 78 of what users of such gateways report.
 #[test]
 fn a_kept_connection_that_the_provider_has_closed_costs_no_client_an_error() -> anyhow::Result<()> {
     let bench = Bench::start()?;

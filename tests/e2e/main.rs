@@ -37,4 +37,5 @@ mod streams;
 mod support;
 mod surfaces;
 mod takeover;
+mod usage;
 mod wire;

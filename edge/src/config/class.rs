@@ -77,6 +77,7 @@ pub const TABLE: &[(&str, Class)] = &[
     ("openai.keepalive.comment_ms", Restart),
     ("openai.keepalive.event_ms", Restart),
     ("openai.keepalive.tunnel", Restart),
+    ("openai.usage.require", Restart),
     ("openai.response_wait_margin_ms", Restart),
     ("openai.stream_evidence_gate.enabled", Restart),
     ("openai.stream_evidence_gate.max_request_fault_recovery", Restart),

@@ -305,10 +305,14 @@ pub struct OpenAi {
     pub revoked_tokens_file: Option<PathBuf>,
     /// Attribution fallback; not blank when enabled (CFG-4).
     pub provider_id: Arc<str>,
-    /// SSE keep-alive of normalized runs: a comment after this silence.
+    /// SSE keep-alive: a comment after this silence.
     pub keepalive_comment: Duration,
     /// SSE keep-alive of normalized runs: an event without content after this silence.
     pub keepalive_event: Duration,
+    /// Whether tunnels and what waits for its slot are kept alive too.
+    pub keepalive_tunnel: bool,
+    /// Whether streamed chat completions are asked for their usage when their clients did not.
+    pub usage_require: bool,
     /// How much longer than the run's hard deadline the Edge waits for its end (TUN-8).
     pub response_wait_margin: Duration,
     /// `openai.provider_auth` (CFG-3).

@@ -12,11 +12,12 @@ use dataplane::{
 };
 use proto::message::Header;
 
-use super::json_end::JsonEnd;
+use super::{json_end::JsonEnd, observer::Observer};
 use crate::{
     reply::{Broken, Fault},
     response::{self, Answer},
     surface::Surface,
+    usage::Observed,
 };
 
 /// Body bytes passed on before credit for them goes back: half a run window, which is also what the link waits for.
@@ -33,10 +34,7 @@ pub(super) struct Downstream<'a> {
     /// 0 until something is said.
     status: u16,
     begun: bool,
-    /// Watches the event boundaries of a stream; `None` for other bodies.
-    events: Option<Splitter>,
-    /// Watches the brackets of a JSON body that has no other end than the connection's; `None` for other bodies.
-    json: Option<JsonEnd>,
+    observer: Observer,
     bytes: u64,
     unreleased: usize,
     first_byte: Option<Duration>,
@@ -51,8 +49,7 @@ impl<'a> Downstream<'a> {
             started,
             status: 0,
             begun: false,
-            events: None,
-            json: None,
+            observer: Observer::default(),
             bytes: 0,
             unreleased: 0,
             first_byte: None,
@@ -89,12 +86,24 @@ impl<'a> Downstream<'a> {
         if until_close && !begun.is_event_stream && begun.body == ResponseBody::Chunked {
             // A proper end of ours would make a proven one out of the provider's.
             begun.body = ResponseBody::UntilClose;
-            self.json = begun.is_json.then(JsonEnd::default);
+            self.observer.json = begun.is_json.then(JsonEnd::default);
         }
         self.status = status;
         self.begun = true;
-        self.events = begun.is_event_stream.then(|| Splitter::ending(ending(self.surface)));
+        self.observer.events = begun.is_event_stream.then(|| Splitter::ending(ending(self.surface)));
         self.client.begin(&begun.head, begun.body);
+    }
+
+    /// Looks for the tokens in the provider's answer that has begun, and takes out of a stream what only the Edge asked for.
+    pub(super) fn count(&mut self, strips: bool) {
+        if (200..300).contains(&self.status) {
+            self.observer = std::mem::take(&mut self.observer).counting(self.surface, strips);
+        }
+    }
+
+    /// What is known of the tokens of a provider's answer; `None` where nobody looked for them.
+    pub(super) fn observed(&self, is_whole: bool) -> Option<Observed> {
+        self.observer.observed(is_whole)
     }
 
     /// Whether the response has begun.
@@ -103,9 +112,26 @@ impl<'a> Downstream<'a> {
     }
 
     /// Appends a provider's body bytes to the next write. `true` for the first ones.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn push(&mut self, bytes: Vec<u8>) -> bool {
         self.drained(bytes.len());
-        self.write(bytes)
+        let bytes = self.observer.pass(bytes);
+        self.give(bytes)
+    }
+
+    /// The provider has come to its end: what was held back of a stream is due.
+    pub(super) fn release_held(&mut self) {
+        let held = self.observer.rest();
+        self.give(held);
+    }
+
+    fn give(&mut self, bytes: Vec<u8>) -> bool {
+        if bytes.is_empty() {
+            return false;
+        }
+        let split = self.observer.given(&bytes);
+        let is_first = self.append(&bytes);
+        self.observer.keep(bytes, split);
+        is_first
     }
 
     /// Notes that so many bytes of what a Node sent have been passed on, or have become what is.
@@ -115,15 +141,14 @@ impl<'a> Downstream<'a> {
 
     /// Appends body bytes to the next write, which cost nothing of the run's credit. `true` for the first ones.
     pub(super) fn write(&mut self, bytes: &[u8]) -> bool {
+        self.observer.given(bytes);
+        self.append(bytes)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> bool {
         let is_first = self.first_byte.is_none();
         if is_first {
             self.first_byte = Some(clock::now().saturating_duration_since(self.started));
-        }
-        if let Some(events) = &mut self.events {
-            events.push(bytes);
-        }
-        if let Some(json) = &mut self.json {
-            json.push(bytes);
         }
         self.bytes += bytes.len() as u64;
         self.client.push(bytes);
@@ -152,13 +177,13 @@ impl<'a> Downstream<'a> {
     /// A stream whose framing ended well but that never said its last word was cut by something behind the provider's HTTP
     /// server, and JSON that only a close ends may be cut by anything; clients would take either for a whole answer (API-1).
     pub(super) fn lacks_end(&self) -> bool {
-        let lacks_end = self.events.as_ref().is_some_and(|events| !events.ends_well());
-        (200..300).contains(&self.status) && (lacks_end || self.json.is_some_and(JsonEnd::is_cut))
+        let lacks_end = self.observer.events.as_ref().is_some_and(|events| !events.ends_well());
+        (200..300).contains(&self.status) && (lacks_end || self.observer.json.is_some_and(JsonEnd::is_cut))
     }
 
     /// Whether it is a stream that has said its last word.
     pub(super) fn saw_end(&self) -> bool {
-        self.events.as_ref().is_some_and(Splitter::saw_end)
+        self.observer.events.as_ref().is_some_and(Splitter::saw_end)
     }
 
     /// Tells the client of a failure: by status and JSON before the response has begun, by the events of its surface and a broken
@@ -169,7 +194,8 @@ impl<'a> Downstream<'a> {
             self.status = fault.status();
             return response::refuse(self.client, fault, answer).await.is_ok();
         }
-        if let Some(events) = self.events.as_ref().filter(|events| events.at_boundary() && !events.saw_end())
+        if let Some(events) =
+            self.observer.events.as_ref().filter(|events| events.at_boundary() && !events.saw_end())
         {
             let broken = Broken {
                 surface: self.surface,

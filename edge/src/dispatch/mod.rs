@@ -5,6 +5,7 @@ mod downstream;
 mod json_end;
 mod keepalive;
 mod native;
+mod observer;
 pub mod reading;
 pub mod session;
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::{
         chat::{Chat, Shape},
     },
     reply::Fault,
+    usage::{Counts, Observed},
 };
 
 /// Names what belongs together for the client, as opencode and others send it. Passed on, and never looked at (RUN-5).
@@ -37,6 +38,8 @@ pub(super) struct Native {
     silence: Option<Silence>,
     /// What the client gets next.
     pub(super) out: Vec<u8>,
+    counts: Counts,
+    said_something: bool,
 }
 
 /// A request made ready for a Node.
@@ -67,7 +70,15 @@ pub(super) fn prepare(plan: &Plan, grant: &Grant, openai: &OpenAi, input: Input)
     let silence =
         shape.stream.then(|| Silence::new(openai.keepalive_comment, openai.keepalive_event, clock::now()));
     let chat = Chat::new(shape);
-    let native = Native { answer, chat, pieces: Vec::new(), silence, out: Vec::new() };
+    let native = Native {
+        answer,
+        chat,
+        pieces: Vec::new(),
+        silence,
+        out: Vec::new(),
+        counts: Counts::default(),
+        said_something: false,
+    };
     let request = RunRequest {
         stream: 0,
         run_id: plan.request_id.to_string(),
@@ -96,16 +107,23 @@ impl Native {
             AnswerError::TooLong => Fault::AnswerTooLong,
             AnswerError::Calls => Fault::UpstreamProtocol,
         })?;
+        self.said_something |= !self.pieces.is_empty();
         for piece in self.pieces.drain(..) {
             self.chat.piece(piece, &mut self.out);
         }
         if let Some(finish) = &finish {
+            self.counts = finish.usage.map(Counts::from).unwrap_or_default();
             self.chat.finish(finish, &mut self.out);
         }
         if let Some(silence) = self.silence.as_mut().filter(|_| !self.out.is_empty()) {
             silence.broken(clock::now());
         }
         Ok(finish.is_some())
+    }
+
+    /// What is known of the tokens.
+    pub(super) fn observed(&self, is_whole: bool) -> Observed {
+        Observed::new(self.counts, is_whole, self.said_something)
     }
 
     /// When to look next whether the client has heard something lately.

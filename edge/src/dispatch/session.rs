@@ -48,6 +48,7 @@ use crate::{
     revocation::permits::Permit,
     shard_state::ShardState,
     surface::Surface,
+    usage::Observed,
 };
 
 /// How long the end of a run may take to arrive when its client has left after the end of its stream.
@@ -103,6 +104,8 @@ pub struct Ended {
     pub queued: Duration,
     /// From the head to the first body byte.
     pub first_byte: Option<Duration>,
+    /// What is known of the tokens of an answer.
+    pub usage: Option<Observed>,
 }
 
 /// Runs a request to its end.
@@ -330,15 +333,17 @@ impl Session<'_> {
             Step::Head { .. } if self.native.is_some() => Some(WayOut::Refuse(Fault::UpstreamProtocol)),
             Step::Head { status, headers, until_close } => {
                 self.begin((status, &headers, until_close));
+                self.downstream.count(self.hides_usage());
                 None
             }
             Step::Run(event) => self.run_event(*event),
             Step::Body(bytes) => {
-                self.relay(&bytes);
+                self.relay(bytes);
                 None
             }
             Step::Complete => {
                 self.end_run();
+                self.downstream.release_held();
                 if self.downstream.lacks_end() {
                     return Some(WayOut::Refuse(Fault::UpstreamTruncated));
                 }
@@ -508,7 +513,7 @@ impl Session<'_> {
             self.shard.settings.provider(&grant.provider).map(|(_, provider)| provider.generation_fields)
         };
         let fields = self.plan.surface.generation_fields(fields.unwrap_or_default());
-        policy::body_for(&self.plan.scan, &self.plan.body, &grant.target, policy, &fields)
+        policy::body_for(&self.plan.scan, &self.plan.body, &grant.target, policy, &fields, self.hides_usage())
     }
 
     /// The headers as the chosen provider gets them. What a client has tried out at Anthropic's means nothing elsewhere, and servers
@@ -521,6 +526,13 @@ impl Session<'_> {
             headers.retain(|header| header.name != BETA);
         }
         headers
+    }
+
+    /// Whether a stream is asked for its usage by the Edge, which keeps it from a client that has not (case 72).
+    fn hides_usage(&self) -> bool {
+        self.shard.settings.openai.usage_require
+            && self.plan.surface == Surface::Chat
+            && policy::would_hide_usage(&self.plan.scan)
     }
 
     fn tunnel(&self, grant: &Grant) -> TunnelRequest {
@@ -546,7 +558,7 @@ impl Session<'_> {
         }
     }
 
-    fn relay(&mut self, bytes: &[u8]) {
+    fn relay(&mut self, bytes: Vec<u8>) {
         panic_point!("edge.relay");
         if self.downstream.push(bytes) {
             self.note_first_byte();
@@ -604,12 +616,27 @@ impl Session<'_> {
         }
     }
 
+    /// What is known of the tokens of an answer that has begun.
+    fn observed(&self, is_whole: bool) -> Option<Observed> {
+        if !self.downstream.has_begun() {
+            return None;
+        }
+        match &self.native {
+            Some(native) => Some(native.observed(is_whole)),
+            None => self.downstream.observed(is_whole),
+        }
+    }
+
     async fn finish(&mut self, way_out: WayOut) -> Ended {
         self.withdraw();
         // Stops the run and returns the lease before anything is written to a client that may be slow.
         self.run = None;
         self.attempt.abandon();
         self.shard.metrics.response_bytes.inc_by(self.downstream.bytes());
+        let usage = self.observed(matches!(way_out, WayOut::Complete));
+        if let Some(usage) = &usage {
+            self.shard.metrics.used(usage);
+        }
         let (outcome, reusable) = match way_out {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),
@@ -632,6 +659,7 @@ impl Session<'_> {
             bytes: self.downstream.bytes(),
             queued: queued(self.grant.as_deref()),
             first_byte: self.downstream.first_byte(),
+            usage,
         }
     }
 }

@@ -15,7 +15,12 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::{https::door::Outcome, reply::OUTCOMES, surface::Surface};
+use crate::{
+    https::door::Outcome,
+    reply::OUTCOMES,
+    surface::Surface,
+    usage::{Observed, State},
+};
 use control::ControlMetrics;
 
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
@@ -56,6 +61,10 @@ pub struct Metrics {
     pub duration: Histogram,
     /// Time in the queue of requests that were granted.
     pub queue_wait: Histogram,
+    /// Tokens by kind: see [`Metrics::used`].
+    tokens_used: [IntCounter; 4],
+    /// In the order of `State::ALL`.
+    usage: [IntCounter; 4],
     handshake_refused: IntCounterVec,
     /// Handshakes that gave way to newer ones.
     pub handshakes_displaced: IntCounter,
@@ -125,6 +134,14 @@ impl Metrics {
         let r = &registry;
         let requests =
             counters(r, "iop_edge_requests_total", "Requests by route and outcome", &["route", "outcome"])?;
+        let tokens_used = counters(
+            r,
+            "iop_edge_tokens_total",
+            "Tokens that providers say they counted, by kind",
+            &["kind"],
+        )?;
+        let usage =
+            counters(r, "iop_edge_usage_total", "Answers by what is known of their tokens", &["state"])?;
         let metrics = Self {
             driver: gauges(
                 r,
@@ -173,6 +190,9 @@ impl Metrics {
             first_byte: seconds(r, "iop_edge_first_byte_seconds", "Request head to first relayed body byte")?,
             duration: seconds(r, "iop_edge_request_seconds", "Request head to end")?,
             queue_wait: seconds(r, "iop_edge_queue_wait_seconds", "Wait for a slot of granted requests")?,
+            tokens_used: ["input", "output", "cached", "reasoning"]
+                .map(|kind| tokens_used.with_label_values(&[kind])),
+            usage: State::ALL.map(|state| usage.with_label_values(&[state.label()])),
             handshake_refused: counters(
                 r,
                 "iop_edge_node_handshake_refused_total",
@@ -323,6 +343,18 @@ impl Metrics {
     pub fn tokens_revoked(&self, count: usize, readable: bool) {
         self.tokens_revoked.set(clamp(count as u64));
         self.revocations_readable.set(readable.into());
+    }
+
+    /// What an answer has cost, as far as its provider said.
+    pub fn used(&self, observed: &Observed) {
+        let counts = &observed.counts;
+        let tokens = [counts.input_total(), counts.output, counts.cached, counts.reasoning];
+        for (counter, tokens) in self.tokens_used.iter().zip(tokens) {
+            counter.inc_by(tokens.unwrap_or_default());
+        }
+        for (counter, state) in self.usage.iter().zip(State::ALL) {
+            counter.inc_by(u64::from(state == observed.state));
+        }
     }
 
     /// Counts an ended request. Both labels are closed sets.

@@ -6,13 +6,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use dataplane::http::body::Body;
 
-use super::scan::{Amount, ChatScan, Limit};
+use super::scan::{Amount, ChatScan, Limit, StreamOptions, Switch};
 use crate::config::{GenerationFields, GenerationPolicy};
 
 /// One replacement in a body.
 type Edit = (Range<usize>, String);
 
-/// The body for a provider that serves `target` and takes its limits in `fields`.
+/// The body for a provider that serves `target` and takes its limits in `fields`. With `asks_usage` a stream says its usage.
 #[must_use]
 pub fn body_for(
     scan: &ChatScan,
@@ -20,6 +20,7 @@ pub fn body_for(
     target: &str,
     policy: &GenerationPolicy,
     fields: &GenerationFields,
+    asks_usage: bool,
 ) -> Body {
     let mut edits = Vec::new();
     if target != scan.model {
@@ -27,6 +28,7 @@ pub fn body_for(
     }
     limit(scan, policy, fields, &mut edits);
     thinking(scan, policy, fields, &mut edits);
+    edits.extend(asks_usage.then(|| usage(scan)).flatten());
     if edits.is_empty() {
         return body.clone();
     }
@@ -70,6 +72,36 @@ fn thinking(scan: &ChatScan, policy: &GenerationPolicy, fields: &GenerationField
     }
 }
 
+/// What has to change for a stream to say its usage at its end, when it was not asked to (case 72). `None` when it was, or when what
+/// it was asked is the provider's to judge.
+fn usage(scan: &ChatScan) -> Option<Edit> {
+    const ASK: &str = "\"include_usage\":true";
+    if !scan.stream {
+        return None;
+    }
+    Some(match &scan.stream_options {
+        StreamOptions::Absent => (scan.members_at..scan.members_at, format!("\"stream_options\":{{{ASK}}},")),
+        StreamOptions::Null(span) => (span.clone(), format!("{{{ASK}}}")),
+        StreamOptions::Object { include_usage: Some(Switch::Off(span)), .. } => {
+            (span.clone(), "true".to_owned())
+        }
+        StreamOptions::Object { members_at, is_empty, include_usage: None } => {
+            let comma = if *is_empty { "" } else { "," };
+            (*members_at..*members_at, format!("{ASK}{comma}"))
+        }
+        StreamOptions::Object { include_usage: Some(Switch::On | Switch::Other), .. }
+        | StreamOptions::Other => {
+            return None;
+        }
+    })
+}
+
+/// Whether a stream of chat would say its usage only because the Edge asks for it.
+#[must_use]
+pub fn would_hide_usage(scan: &ChatScan) -> bool {
+    usage(scan).is_some()
+}
+
 /// Sets a member that names nothing so far: in the place of its `null`, or as one more at the beginning.
 fn fill_in(scan: &ChatScan, field: &'static str, tokens: u64, edits: &mut Vec<Edit>) {
     match scan.limits.get(field) {
@@ -103,13 +135,14 @@ mod tests {
         let scan = scan(text);
         for size in [1, 3, text.len()] {
             let pieces: Body = text.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
-            let out = body_for(&scan, &pieces, &scan.model, &policy, &fields);
+            let out = body_for(&scan, &pieces, &scan.model, &policy, &fields, false);
             let whole = body_for(
                 &scan,
                 &Body::from(Bytes::copy_from_slice(text.as_bytes())),
                 &scan.model,
                 &policy,
                 &fields,
+                false,
             );
             assert_eq!(out.joined(), whole.joined());
             if size == text.len() {
@@ -135,10 +168,10 @@ mod tests {
         let scan = scan(text);
         let body = Body::from(Bytes::from_static(text.as_bytes()));
         assert_eq!((scan.model.as_str(), scan.stream), ("ab", true));
-        let out = body_for(&scan, &body, "Qwen/\"Q\"", &policy(0, 0, 0), &VLLM);
+        let out = body_for(&scan, &body, "Qwen/\"Q\"", &policy(0, 0, 0), &VLLM, false);
         let expected = text.replace("\"a\\u0062\"", "\"Qwen/\\\"Q\\\"\"");
         assert_eq!(out.joined(), expected.as_bytes());
-        let same = body_for(&scan, &body, "ab", &policy(0, 0, 0), &VLLM);
+        let same = body_for(&scan, &body, "ab", &policy(0, 0, 0), &VLLM, false);
         assert_eq!(same.joined().as_ptr(), text.as_ptr());
     }
 
@@ -274,12 +307,70 @@ mod tests {
         );
     }
 
+    // Case 72.
+    #[test]
+    fn a_stream_is_asked_for_its_usage_by_one_member_and_nothing_else_changes() {
+        for (body, expected) in [
+            (
+                "{ \"model\":\"m\",\"stream\":true}",
+                Some("{\"stream_options\":{\"include_usage\":true}, \"model\":\"m\",\"stream\":true}"),
+            ),
+            (
+                "{\"stream_options\": null ,\"model\":\"m\",\"stream\":true}",
+                Some("{\"stream_options\": {\"include_usage\":true} ,\"model\":\"m\",\"stream\":true}"),
+            ),
+            (
+                "{\"stream_options\":{ },\"model\":\"m\",\"stream\":true}",
+                Some("{\"stream_options\":{\"include_usage\":true },\"model\":\"m\",\"stream\":true}"),
+            ),
+            (
+                "{\"stream_options\":{ \"x\":1.0},\"model\":\"m\",\"stream\":true}",
+                Some(
+                    "{\"stream_options\":{\"include_usage\":true, \"x\":1.0},\"model\":\"m\",\"stream\":true}",
+                ),
+            ),
+            (
+                "{\"stream\":true,\"stream_options\":{\"include_usage\" : false},\"model\":\"m\"}",
+                Some("{\"stream\":true,\"stream_options\":{\"include_usage\" : true},\"model\":\"m\"}"),
+            ),
+            (
+                "{\"stream\":true,\"stream_options\":{\"include_usage\":null},\"model\":\"m\"}",
+                Some("{\"stream\":true,\"stream_options\":{\"include_usage\":true},\"model\":\"m\"}"),
+            ),
+            ("{\"stream\":true,\"stream_options\":{\"include_usage\":true},\"model\":\"m\"}", None),
+            ("{\"stream\":true,\"stream_options\":{\"include_usage\":1},\"model\":\"m\"}", None),
+            ("{\"stream\":true,\"stream_options\":[],\"model\":\"m\"}", None),
+            ("{\"stream\":false,\"model\":\"m\"}", None),
+            ("{\"model\":\"m\"}", None),
+        ] {
+            let scan = scan(body);
+            for size in [1, 3, body.len()] {
+                let pieces: Body = body.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+                let out = body_for(&scan, &pieces, "m", &policy(0, 0, 0), &VLLM, true);
+                assert_eq!(out.joined(), expected.unwrap_or(body), "of {body}");
+            }
+            assert_eq!(would_hide_usage(&scan), expected.is_some(), "{body}");
+        }
+        // Beside a limit that is filled in at the same place.
+        let body = "{\"model\":\"m\",\"stream\":true}";
+        let out = body_for(
+            &scan(body),
+            &Body::from(Bytes::from_static(body.as_bytes())),
+            "m",
+            &policy(9, 0, 0),
+            &VLLM,
+            true,
+        );
+        let out: Value = serde_json::from_slice(&out.joined()).unwrap();
+        assert_eq!((&out["max_tokens"], &out["stream_options"]["include_usage"]), (&9.into(), &true.into()));
+    }
+
     #[test]
     fn all_edits_of_one_body_meet_their_places() {
         let text = "{\"max_tokens\":1,\"model\":\"m\",\"x\":[1],\"thinking_token_budget\":null,\"max_completion_tokens\":2}";
         let scan = scan(text);
         let body = Body::from(Bytes::from_static(text.as_bytes()));
-        let out = body_for(&scan, &body, "served/m", &policy(0, 1000, 64), &VLLM);
+        let out = body_for(&scan, &body, "served/m", &policy(0, 1000, 64), &VLLM, false);
         assert_eq!(
             out.joined(),
             "{\"max_tokens\":1000,\"model\":\"served/m\",\"x\":[1],\"thinking_token_budget\":64,\"max_completion_tokens\":1000}"
@@ -386,7 +477,7 @@ mod tests {
             let scan = scan(&text);
             let (policy, fields) = (policy(default, least, thinking), GenerationFields::of_builtin(profile));
             let body: Body = text.as_bytes().chunks(cut).map(Bytes::copy_from_slice).collect();
-            let out = body_for(&scan, &body, "served/\"é", &policy, &fields).joined();
+            let out = body_for(&scan, &body, "served/\"é", &policy, &fields, false).joined();
             let out = str::from_utf8(&out).unwrap();
             let parsed: Value = serde_json::from_str(out).unwrap();
             prop_assert_eq!(parsed, expected(&text, "served/\"é", &policy, &fields), "{} from {}", out, text);
@@ -394,7 +485,7 @@ mod tests {
             let mut scanner = Scanner::default();
             prop_assert_eq!(scanner.push(out.as_bytes()), Ok(()));
             let again = scanner.finish().unwrap();
-            let same = body_for(&again, &Body::from(Bytes::copy_from_slice(out.as_bytes())), "served/\"é", &policy, &fields);
+            let same = body_for(&again, &Body::from(Bytes::copy_from_slice(out.as_bytes())), "served/\"é", &policy, &fields, false);
             prop_assert_eq!(same.joined(), out.as_bytes());
         }
     }

@@ -30,6 +30,40 @@ pub struct ChatScan {
     pub members_at: usize,
     /// The token limits that it names.
     pub limits: Limits,
+    /// What it wants of a stream beside its content.
+    pub stream_options: StreamOptions,
+}
+
+/// The member `stream_options` of a request, as far as it asks for the usage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StreamOptions {
+    /// It is not there.
+    #[default]
+    Absent,
+    /// An object.
+    Object {
+        /// Where its first member begins: behind the opening brace.
+        members_at: usize,
+        /// Whether it has none.
+        is_empty: bool,
+        /// Its member `include_usage`.
+        include_usage: Option<Switch>,
+    },
+    /// `null`, which stands here.
+    Null(Range<usize>),
+    /// Anything else; what it means is up to the provider.
+    Other,
+}
+
+/// A value that is to be `true` or `false`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// `true`.
+    On,
+    /// `false` or `null`, which stands here.
+    Off(Range<usize>),
+    /// Anything else.
+    Other,
 }
 
 /// Token limits of a request, each as it stands in the body; `None` = it does not stand there.
@@ -63,7 +97,7 @@ impl Limits {
 
     fn place(&mut self, member: Member) -> Option<&mut Option<Limit>> {
         Some(match member {
-            Member::Model | Member::Stream => return None,
+            Member::Model | Member::Stream | Member::StreamOptions => return None,
             Member::MaxTokens => &mut self.max_tokens,
             Member::MaxCompletionTokens => &mut self.max_completion_tokens,
             Member::MaxOutputTokens => &mut self.max_output_tokens,
@@ -180,6 +214,7 @@ impl Number {
 enum Member {
     Model,
     Stream,
+    StreamOptions,
     MaxTokens,
     MaxCompletionTokens,
     MaxOutputTokens,
@@ -192,6 +227,7 @@ impl Member {
         Some(match name {
             "model" => Self::Model,
             "stream" => Self::Stream,
+            "stream_options" => Self::StreamOptions,
             "max_tokens" => Self::MaxTokens,
             "max_completion_tokens" => Self::MaxCompletionTokens,
             "max_output_tokens" => Self::MaxOutputTokens,
@@ -235,6 +271,9 @@ pub struct Scanner {
     limits: Limits,
     /// Digits of a limit while it is read; `None` when it is no whole number that fits.
     digits: Option<u64>,
+    stream_options: Option<StreamOptions>,
+    /// The value being read is that of `stream_options.include_usage`.
+    is_include_usage: bool,
 }
 
 impl Scanner {
@@ -283,8 +322,9 @@ impl Scanner {
             Some(Found::Bool(stream)) => stream,
             Some(Found::Text | Found::Other) => return Err(wrong("stream", "stream must be a boolean")),
         };
-        let Self { model_span, members_at, limits, .. } = self;
-        Ok(ChatScan { model, stream, model_span, members_at, limits })
+        let Self { model_span, members_at, limits, stream_options, .. } = self;
+        let stream_options = stream_options.unwrap_or_default();
+        Ok(ChatScan { model, stream, model_span, members_at, limits, stream_options })
     }
 
     fn syntax(&self, what: &str) -> ScanError {
@@ -325,7 +365,7 @@ impl Scanner {
             State::Value | State::FirstItem => self.begin_value(byte)?,
             State::FirstKey if byte == b'}' => self.close(),
             State::FirstKey | State::Key if byte == b'"' => {
-                self.begin_text(true, self.depth == 1);
+                self.begin_text(true, self.depth == 1 || self.is_in_stream_options());
             }
             State::FirstKey | State::Key => return Err(self.syntax("expected a key")),
             State::Colon if byte == b':' => self.state = State::Value,
@@ -345,6 +385,11 @@ impl Scanner {
 
     fn in_object(&self) -> bool {
         self.objects & 1 == 1
+    }
+
+    /// Whether the innermost open container is the value of `stream_options`.
+    fn is_in_stream_options(&self) -> bool {
+        self.depth == 2 && self.member == Some(Member::StreamOptions)
     }
 
     fn open(&mut self, object: bool) -> Result<(), ScanError> {
@@ -383,8 +428,12 @@ impl Scanner {
             match member {
                 Member::Model => self.model = Some(found),
                 Member::Stream => self.stream = Some(found),
+                Member::StreamOptions => self.begin_stream_options(byte),
                 limit => self.begin_limit(limit, byte),
             }
+        }
+        if std::mem::take(&mut self.is_include_usage) {
+            self.begin_include_usage(byte);
         }
         match byte {
             b'{' | b'[' => return self.open(byte == b'{'),
@@ -402,6 +451,42 @@ impl Scanner {
             b'f' => self.state = State::Literal(b"alse"),
             b'n' => self.state = State::Literal(b"ull"),
             _ => return Err(self.syntax("expected a value")),
+        }
+        Ok(())
+    }
+
+    fn begin_stream_options(&mut self, byte: u8) {
+        self.stream_options = Some(match byte {
+            b'{' => {
+                StreamOptions::Object { members_at: self.offset + 1, is_empty: true, include_usage: None }
+            }
+            b'n' => StreamOptions::Null(self.offset..self.offset + b"null".len()),
+            _ => StreamOptions::Other,
+        });
+    }
+
+    fn begin_include_usage(&mut self, byte: u8) {
+        let word = |length: usize| self.offset..self.offset + length;
+        let switch = match byte {
+            b't' => Switch::On,
+            b'f' => Switch::Off(word(b"false".len())),
+            b'n' => Switch::Off(word(b"null".len())),
+            _ => Switch::Other,
+        };
+        if let Some(StreamOptions::Object { include_usage, .. }) = &mut self.stream_options {
+            *include_usage = Some(switch);
+        }
+    }
+
+    /// Behind a key of `stream_options`.
+    fn end_option_key(&mut self, keeps: bool) -> Result<(), ScanError> {
+        let is_it = keeps && self.text.len() <= KEY_BYTES_MAX && self.key()? == "include_usage";
+        if let Some(StreamOptions::Object { is_empty, include_usage, .. }) = &mut self.stream_options {
+            *is_empty = false;
+            if is_it && include_usage.is_some() {
+                return Err(ScanError::Syntax("`stream_options.include_usage` is there twice".to_owned()));
+            }
+            self.is_include_usage = is_it;
         }
         Ok(())
     }
@@ -498,6 +583,9 @@ impl Scanner {
             return Ok(());
         }
         self.state = State::Colon;
+        if self.is_in_stream_options() {
+            return self.end_option_key(keeps);
+        }
         if !keeps || self.text.len() > KEY_BYTES_MAX {
             return Ok(());
         }
@@ -506,6 +594,7 @@ impl Scanner {
         let before = match member {
             Member::Model => self.model.is_some(),
             Member::Stream => self.stream.is_some(),
+            Member::StreamOptions => self.stream_options.is_some(),
             _ => self.limits.get(&name).is_some(),
         };
         if before {
@@ -734,6 +823,41 @@ mod tests {
         }
         let twice = "{\"model\":\"m\",\"max_tokens\":1,\"max_tokens\":2}";
         assert!(matches!(chat(twice.as_bytes()), Err(ScanError::Syntax(_))));
+    }
+
+    #[test]
+    fn what_a_stream_is_to_say_beside_its_content_is_found() {
+        let options =
+            |rest: &str| chat(format!("{{\"model\":\"m\"{rest}}}").as_bytes()).unwrap().stream_options;
+        let object = |members_at, is_empty, include_usage| StreamOptions::Object {
+            members_at,
+            is_empty,
+            include_usage,
+        };
+        // The value begins at byte 30.
+        for (value, expected) in [
+            ("{}", object(31, true, None)),
+            ("{ }", object(31, true, None)),
+            ("{\"x\":{\"include_usage\":true}}", object(31, false, None)),
+            ("{\"include_usage\":true}", object(31, false, Some(Switch::On))),
+            ("{\"include_usage\" : false }", object(31, false, Some(Switch::Off(49..54)))),
+            ("{\"include\\u005fusage\":null}", object(31, false, Some(Switch::Off(52..56)))),
+            ("{\"include_usage\":\"true\"}", object(31, false, Some(Switch::Other))),
+            ("{\"include_usage\":[true],\"x\":false}", object(31, false, Some(Switch::Other))),
+            ("null", StreamOptions::Null(30..34)),
+            ("[{\"include_usage\":true}]", StreamOptions::Other),
+            ("true", StreamOptions::Other),
+        ] {
+            assert_eq!(options(&format!(",\"stream_options\":{value}")), expected, "{value}");
+        }
+        assert_eq!(options(""), StreamOptions::Absent);
+        assert_eq!(options(",\"x\":{\"stream_options\":{\"include_usage\":true}}"), StreamOptions::Absent);
+        for twice in [
+            ",\"stream_options\":{},\"stream_options\":{}",
+            ",\"stream_options\":{\"include_usage\":true,\"include_usage\":false}",
+        ] {
+            assert!(chat(format!("{{\"model\":\"m\"{twice}}}").as_bytes()).is_err(), "{twice}");
+        }
     }
 
     #[test]

@@ -45,6 +45,12 @@ pub(super) fn surface(context: &mut Context<'_>, typed: &typed::OpenAi) -> OpenA
             keepalive_bounds(),
             60_000,
         ),
+        keepalive_tunnel: keepalive.tunnel.as_ref().is_some_and(|tunnel| tunnel.value),
+        usage_require: typed
+            .usage
+            .as_ref()
+            .and_then(|usage| usage.value.require.as_ref())
+            .is_some_and(|require| require.value),
         response_wait_margin: context.millis(
             typed.response_wait_margin_ms.as_ref(),
             "openai.response_wait_margin_ms",

@@ -52,6 +52,7 @@ fn a_missing_key_has_its_default() {
     assert_eq!(settings.advertise, None);
     assert_eq!(settings.openai.keepalive_comment, Duration::from_secs(15));
     assert_eq!(settings.openai.keepalive_event, Duration::from_secs(60));
+    assert!(!settings.openai.keepalive_tunnel && !settings.openai.usage_require);
     assert_eq!(settings.openai.response_wait_margin, Duration::from_secs(15));
     assert_eq!(settings.long_context_threshold_tokens, 100_000);
     let model = settings.model("qwen3").unwrap();

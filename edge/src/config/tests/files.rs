@@ -141,6 +141,7 @@ openai:
   provider_auth: { enabled: false }
   model_routes: []
   keepalive: { comment_ms: 15000, event_ms: 60000, tunnel: false }
+  usage: { require: false }
   response_wait_margin_ms: 15000
   stream_evidence_gate: { enabled: false }
 long_context_threshold_tokens: 100000

@@ -27,7 +27,7 @@ pub use self::{
     node::{Adapter, AdapterSettings, Adapters, Health, LegacyAdapter, Node, NodeRuntime, Provider},
     openai::{
         Cors, Filter, Keepalive, ModelRoute, OpenAi, PrincipalToken, ProviderAuth, Selector,
-        StreamEvidenceGate,
+        StreamEvidenceGate, UsageOptions,
     },
     process::{Bootstrap, Edge, Identity, Limits, Listen, ListenTls, Logging, Metrics, Switch},
     profile::{Anything, Auth, Profile},

@@ -28,6 +28,8 @@ section! {
         pub model_routes: List<ModelRoute>,
         /// What a silent stream is kept alive by.
         pub keepalive: Opt<Keepalive>,
+        /// What is known of the tokens of an answer.
+        pub usage: Opt<UsageOptions>,
         /// How much longer than the run's hard deadline the Edge waits.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 15_000))]
         pub response_wait_margin_ms: Opt<i64>,
@@ -105,15 +107,24 @@ section! {
 section! {
     /// What a silent stream is kept alive by.
     pub struct Keepalive {
-        /// Silence after which a normalized stream gets a comment.
+        /// Silence after which a stream gets a comment, or a ping on Messages.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 15_000))]
         pub comment_ms: Opt<i64>,
-        /// Silence after which it gets an event without content.
+        /// Silence after which a normalized stream gets an event without content.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 60_000))]
         pub event_ms: Opt<i64>,
-        /// The same for tunnels. Later release.
+        /// Whether streams that are passed on get comments too, and [what waits for its slot](api.md#silence).
         #[schemars(extend("default" = false))]
         pub tunnel: Opt<bool>,
+    }
+}
+
+section! {
+    /// What is known of the tokens of an answer.
+    pub struct UsageOptions {
+        /// Whether a streamed chat completion counts its tokens also where the client [did not ask for it](api.md#tokens).
+        #[schemars(extend("default" = false))]
+        pub require: Opt<bool>,
     }
 }
 

@@ -1,7 +1,9 @@
-//! Whether a piece of an event stream holds more than comments and empty lines (STL-3, WHATWG HTML §9.2.6).
+//! Whether a piece of an event stream holds more than comments, empty lines and pings (STL-3, WHATWG HTML §9.2.6).
 //!
-//! Servers and proxies keep connections alive with comments while an engine behind them hangs. Looked at are the first bytes of
-//! lines alone, and only up to the first that is none of a comment; then the end of the piece tells what its last line is.
+//! Servers and proxies keep connections alive with comments, and Messages with events named `ping`, while an engine behind them
+//! hangs. Looked at are the first bytes of lines alone, and only up to the first that is none of these; then the end of the piece
+//! tells what its last line is. A ping is known where it comes whole, as a server writes it when it has nothing else to say; in
+//! parts it is taken for content.
 
 use memchr::{memchr2, memrchr2};
 
@@ -59,6 +61,10 @@ fn holds_content(mut line: Line, mut piece: &[u8]) -> bool {
             continue;
         }
         if line == Line::Start {
+            if let Some(rest) = behind_ping(piece) {
+                piece = rest;
+                continue;
+            }
             line = Line::of(first);
         }
         if line != Line::Comment {
@@ -66,6 +72,22 @@ fn holds_content(mut line: Line, mut piece: &[u8]) -> bool {
         }
         let Some(end) = memchr2(b'\n', b'\r', piece) else { return false };
         piece = piece.get(end..).unwrap_or_default();
+    }
+}
+
+/// What follows an event named `ping`, up to and with its empty line, when the piece begins with the whole of one.
+fn behind_ping(piece: &[u8]) -> Option<&[u8]> {
+    let name = piece.strip_prefix(b"event:")?;
+    let mut rest = name.strip_prefix(b" ").unwrap_or(name).strip_prefix(b"ping")?;
+    // Of the first line, nothing more; then lines of any kind up to an empty one.
+    let mut length = memchr2(b'\n', b'\r', rest).filter(|length| *length == 0)?;
+    loop {
+        let end = rest.get(length..)?;
+        rest = end.strip_prefix(b"\r\n").or_else(|| end.get(1..))?;
+        length = memchr2(b'\n', b'\r', rest)?;
+        if length == 0 {
+            return Some(rest);
+        }
     }
 }
 
@@ -112,6 +134,27 @@ mod tests {
             (&["event: ping\n", "id\n", " x\n"], &[true, true, true]),
             // What looks like a comment within a line is none.
             (&["data: ", ":x\n", ":x\n"], &[true, true, false]),
+        ];
+        for (pieces, expected) in table {
+            let mut comments = stream();
+            let found: Vec<_> = pieces.iter().map(|piece| comments.content(piece.as_bytes()) > 0).collect();
+            assert_eq!(found, *expected, "{pieces:?}");
+        }
+    }
+
+    // req: STL-3
+    // Case 28 of what users of such gateways report.
+    #[test]
+    fn a_ping_that_comes_whole_is_no_content() {
+        let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+        let table: &[(&[&str], &[bool])] = &[
+            (&[ping, ping], &[false, false]),
+            (&["event:ping\r\ndata: {}\r\n\r\n", "event: ping\rdata: {}\r\r"], &[false, false]),
+            (&["event: ping\n\n", ": c\n\nevent: ping\nid: 1\ndata: {}\n\n: c\n\n"], &[false, false]),
+            (&["event: ping\ndata: {}\n\nevent: ping\ndata: {}\n\nevent: message_stop\n"], &[true]),
+            (&["event: pinging\ndata: {}\n\n", "event: message_start\n"], &[true, true]),
+            (&["event: ping\ndata: {}\n", "\n", "event: ping\ndata: {}\n\n"], &[true, false, false]),
+            (&["data: {\"type\":\"ping\"}\n\n", "data", ": x\nevent: ping\n\n"], &[true, true, true]),
         ];
         for (pieces, expected) in table {
             let mut comments = stream();
