@@ -18,6 +18,7 @@ mod framing;
 mod https;
 mod hung;
 mod identity;
+mod keepalive;
 mod ladder;
 mod matrix;
 mod mixed;

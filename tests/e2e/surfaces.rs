@@ -467,3 +467,106 @@ fn a_probe_needs_no_token_and_a_head_has_no_body() -> anyhow::Result<()> {
     assert_eq!(client.answer()?.status, 401);
     Ok(())
 }
+
+/// What each surface says of 11 tokens that were read, 4 of them from a cache, and 7 that were written: streamed and in one piece.
+const COUNTED: [(&str, &str); 3] = [
+    (
+        "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":11,\
+         \"completion_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\ndata: [DONE]\n\n",
+        "{\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":4}}}",
+    ),
+    (
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"usage\":null}}\n\n\
+         event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":11,\
+         \"output_tokens\":7,\"input_tokens_details\":{\"cached_tokens\":4}}}}\n\ndata: [DONE]\n\n",
+        "{\"usage\":{\"input_tokens\":11,\"output_tokens\":7,\"input_tokens_details\":{\"cached_tokens\":4}},\"user\":null}",
+    ),
+    (
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":900,\
+         \"cache_read_input_tokens\":4,\"output_tokens\":1}}}\n\n\
+         event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":5}}\n\n\
+         event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"input_tokens\":7,\"output_tokens\":7}}\n\n\
+         event: ping\ndata: {\"type\":\"ping\"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+        "{\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":4,\"output_tokens\":7}}",
+    ),
+];
+
+// Cases 69 and 70 of what users of such gateways report.
+#[test]
+fn every_surface_counts_the_same_tokens_streamed_and_in_one_piece() -> anyhow::Result<()> {
+    let mut rig = Rig::start()?;
+    let mut answers = 0.0;
+    for ((path, model, route, _), (stream, whole)) in SURFACES.into_iter().zip(COUNTED) {
+        for answered in [chunked(stream), with_length("200 OK", whole)] {
+            let (mut client, mut call) =
+                rig.begin(path, "", &request(model, answered.contains("chunked")))?;
+            call.write(answered.as_bytes())?;
+            ensure!(client.answer()?.whole, "{route}");
+            rig.server.keep(call);
+            answers += 1.0;
+            let counts = |kind: &str, tokens: f64| -> anyhow::Result<()> {
+                let series = format!("iop_edge_tokens_total{{kind=\"{kind}\"}}");
+                eventually(SOON, &format!("{route} {kind}"), || {
+                    Ok(metric(&rig.edge, &series)? == answers * tokens)
+                })
+            };
+            counts("input", 11.0)?;
+            counts("output", 7.0)?;
+            counts("cached", 4.0)?;
+        }
+    }
+    ensure!(metric(&rig.edge, "iop_edge_usage_total{state=\"known\"}")? == answers);
+    Ok(())
+}
+
+// Cases 27 and 28.
+#[test]
+fn a_silent_stream_of_each_surface_hears_a_sign_of_life_of_its_own_and_only_between_events()
+-> anyhow::Result<()> {
+    let openai = "  keepalive: { comment_ms: 200, event_ms: 60000, tunnel: true }\n";
+    let mut rig = Rig::with(openai, "")?;
+    for (path, model, route, stream) in SURFACES {
+        let sign = if route == "messages" { "event: ping\ndata: {\"type\": \"ping\"}\n\n" } else { ": ka\n" };
+        let twice = sign.repeat(2);
+        // Before the provider's head, and behind an event of its own.
+        let (mut client, mut call) = rig.begin(path, "", &request(model, true))?;
+        client.wait_for(&twice)?;
+        let separator = if stream.contains('\r') { "\r\n\r\n" } else { "\n\n" };
+        let (first, rest) = stream.split_at(stream.find(separator).unwrap_or_default() + separator.len());
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        call.write(format!("{head}{:x}\r\n{first}\r\n", first.len()).as_bytes())?;
+        client.wait_for(&format!("{first}{twice}"))?;
+        // Not in the middle of one, for as long as five would have come.
+        let (half, rest) = rest.split_at(10);
+        call.write(format!("{:x}\r\n{half}\r\n", half.len()).as_bytes())?;
+        client.wait_for(half)?;
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        call.write(format!("{:x}\r\n{rest}\r\n0\r\n\r\n", rest.len()).as_bytes())?;
+        let answer = client.answer()?;
+        let text = answer.text();
+        assert_eq!((answer.status, answer.whole), (200, true), "{text}");
+        assert!(text.starts_with(sign) && text.contains(&format!("{half}{rest}")), "{text}");
+        let own = stream.matches(sign).count();
+        assert_eq!(text.replace(sign, ""), stream.replace(sign, ""), "{route} has {own} of its own");
+        rig.server.keep(call);
+
+        // A provider's refusal that comes too late for a status.
+        let (mut client, mut call) = rig.begin(path, "", &request(model, true))?;
+        client.wait_for(sign)?;
+        call.write(with_length("429 Too Many", "{\"secret\":1}").as_bytes())?;
+        let answer = client.answer()?;
+        let text = answer.text();
+        assert_eq!((answer.status, answer.whole), (200, false), "{text}");
+        let (last, kind) = match route {
+            "chat_completions" => ("data: {\"error\":", "\"rate_limit_error\""),
+            "responses" => ("event: response.failed\n", "\"rate_limit_exceeded\""),
+            _ => ("event: error\n", "\"rate_limit_error\""),
+        };
+        let end = text.rfind(last).unwrap_or_else(|| panic!("{text}"));
+        assert!(text[end..].contains(kind) && !text[end..].trim_end().contains("\n\n"), "{text}");
+        assert!(!text.contains("secret") && !text.contains("[DONE]") && text.contains("429"), "{text}");
+        rig.counts(route, "provider_status")?;
+        rig.server.keep(call);
+    }
+    Ok(())
+}

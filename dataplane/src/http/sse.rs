@@ -190,6 +190,12 @@ impl Splitter {
         self.at_boundary
     }
 
+    /// Whether something of another hand may be put in here. Behind a CR it may not, also where that ends an event: a LF that
+    /// belongs to it may be on its way, and behind what was put in it would be an empty line more.
+    pub fn may_insert(&self) -> bool {
+        self.at_boundary && !self.after_cr
+    }
+
     /// Whether the last event came.
     pub fn saw_end(&self) -> bool {
         self.done
@@ -296,6 +302,26 @@ mod tests {
         ] {
             let got = everywhere(text);
             assert_eq!((got.0, got.2), (events, boundary), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn something_may_be_put_in_between_events_and_never_between_cr_and_lf() {
+        for (text, expected) in [
+            ("", true),
+            ("data: a", false),
+            ("data: a\n", false),
+            ("data: a\n\n", true),
+            ("data: a\n\r\n", true),
+            ("data: a\r\n\r", false),
+            ("data: a\r\n\r\n", true),
+            ("data: a\r\r", false),
+            (": c\n", false),
+            ("data: a\n\nd", false),
+        ] {
+            let mut splitter = Splitter::new();
+            let _boundary = splitter.push(text.as_bytes());
+            assert_eq!(splitter.may_insert(), expected, "{text:?}");
         }
     }
 

@@ -46,15 +46,6 @@ const TABLE: &[Unavailable] = &[
         asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")),
     },
     Unavailable {
-        feature: "SSE keep-alive on tunnels",
-        instead: "write `tunnel: false`",
-        asked: |file| {
-            let keepalive = file.openai.as_ref().and_then(|openai| openai.value.keepalive.as_ref());
-            one(keepalive
-                .and_then(|keepalive| on(keepalive.value.tunnel.as_ref(), "openai.keepalive.tunnel")))
-        },
-    },
-    Unavailable {
         feature: "the stream evidence gate",
         instead: "write `enabled: false`",
         asked: |file| {

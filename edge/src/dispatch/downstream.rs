@@ -155,7 +155,17 @@ impl<'a> Downstream<'a> {
         is_first
     }
 
-    /// Appends a comment between two events of a stream, which leaves it between them.
+    /// Whether something may be said between two events of a stream now.
+    pub(super) fn may_insert(&self) -> bool {
+        self.observer.events.as_ref().is_some_and(Splitter::may_insert)
+    }
+
+    /// Whether the response is a stream of events.
+    pub(super) fn is_event_stream(&self) -> bool {
+        self.observer.events.is_some()
+    }
+
+    /// Appends a comment or a ping between two events of a stream, which leaves it between them.
     pub(super) fn comment(&mut self, line: &[u8]) {
         self.bytes += line.len() as u64;
         self.client.push(line);

@@ -1,9 +1,11 @@
-//! What keeps a client of a native run waiting while its model says nothing (api.md §0.1 rules 3 and 20). No I/O, no clock.
+//! What keeps a client waiting while its model says nothing (api.md §0.1 rules 3 and 20). No I/O, no clock.
 
 use std::time::{Duration, Instant};
 
 /// One line, without a blank one behind it: some clients take that for an event of no data.
 pub(super) const COMMENT: &[u8] = b": ka\n";
+/// On Messages, where clients count events only, and know this one.
+pub(super) const PING: &[u8] = b"event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,8 @@ pub(super) enum KeepAlive {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     comment_after: Duration,
-    event_after: Duration,
+    /// `None` where there is no such event.
+    event_after: Option<Duration>,
     heard: Instant,
     event: Instant,
 }
@@ -27,7 +30,12 @@ pub(super) struct Silence {
 impl Silence {
     /// From `now` on.
     pub(super) fn new(comment_after: Duration, event_after: Duration, now: Instant) -> Self {
-        Self { comment_after, event_after, heard: now, event: now }
+        Self { comment_after, event_after: Some(event_after), heard: now, event: now }
+    }
+
+    /// As [`Silence::new`], of a stream that somebody else makes the events of.
+    pub(super) fn of_tunnel(comment_after: Duration, now: Instant) -> Self {
+        Self { comment_after, event_after: None, heard: now, event: now }
     }
 
     /// The client got an event.
@@ -37,7 +45,7 @@ impl Silence {
 
     /// What is due, and taken for said by this.
     pub(super) fn due(&mut self, now: Instant) -> Option<KeepAlive> {
-        if now >= self.event + self.event_after {
+        if self.event_after.is_some_and(|after| now >= self.event + after) {
             self.broken(now);
             return Some(KeepAlive::Event);
         }
@@ -50,7 +58,8 @@ impl Silence {
 
     /// When something may be due next.
     pub(super) fn next(&self) -> Instant {
-        (self.heard + self.comment_after).min(self.event + self.event_after)
+        let comment = self.heard + self.comment_after;
+        self.event_after.map_or(comment, |after| comment.min(self.event + after))
     }
 }
 
@@ -85,6 +94,36 @@ mod tests {
                 (120, Event)
             ]
         );
+    }
+
+    /// What a client hears of a stream that is passed on, second by second: `b` for bytes of the provider that end an event, `p` for
+    /// some that do not.
+    fn heard(provider: &[(u64, char)], seconds: u64) -> Vec<u64> {
+        let start = dataplane::clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut silence = Silence::of_tunnel(Duration::from_secs(15), start);
+        let (mut inside, mut said) = (false, Vec::new());
+        for second in 0..=seconds {
+            if let Some((_, what)) = provider.iter().find(|(when, _)| *when == second) {
+                inside = *what == 'p';
+                silence.broken(at(second));
+            }
+            if at(second) >= silence.next() && silence.due(at(second)).is_some() && !inside {
+                said.push(second);
+            }
+        }
+        said
+    }
+
+    // Cases 27 and 28 of what users of such gateways report.
+    #[test]
+    fn a_stream_that_is_passed_on_is_never_silent_for_longer_and_never_touched_inside_an_event() {
+        // A long prefill: by the clock alone.
+        let silent = heard(&[], 960);
+        assert_eq!(silent, (1..=64).map(|count| count * 15).collect::<Vec<_>>());
+        assert_eq!(heard(&[(10, 'b'), (20, 'b'), (47, 'b')], 70), [35, 62]);
+        // An event that is not over keeps everything out until it is.
+        assert_eq!(heard(&[(10, 'p'), (100, 'b')], 131), [115, 130]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use proto::message::{ErrorKind, ExecutionError, Header, RunEvent, RunEventKind, 
 use super::{
     attempt::{Attempt, Cause, Step},
     downstream::Downstream,
-    keepalive::{COMMENT, KeepAlive},
+    keepalive::{COMMENT, KeepAlive, PING, Silence},
     native::{self, Native, Prepared},
     reading::{self, Input},
     wait::{Interrupted, Timer, Waits, Woken},
@@ -44,7 +44,7 @@ use crate::{
     openai::{policy, scan::ChatScan},
     reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
     requests::{Event, Registered},
-    response::Answer,
+    response::{self, Answer},
     revocation::permits::Permit,
     shard_state::ShardState,
     surface::Surface,
@@ -53,6 +53,8 @@ use crate::{
 
 /// How long the end of a run may take to arrive when its client has left after the end of its stream.
 const END_GRACE: Duration = Duration::from_secs(1);
+
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// A request that may be dispatched: authenticated, whole, understood.
 #[derive(Debug)]
@@ -119,6 +121,9 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         avoid_provider: None,
         allow_avoided_provider_fallback: false,
     };
+    let openai = &shard.settings.openai;
+    let silence = (openai.keepalive_tunnel && plan.scan.stream)
+        .then(|| Silence::of_tunnel(openai.keepalive_comment, clock::now()));
     let mut session = Session {
         shard,
         client: client.peer(),
@@ -129,6 +134,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         run: None,
         grant: None,
         native: None,
+        silence,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
         let driven = guarded(session.drive()).await;
@@ -186,6 +192,8 @@ struct Session<'a> {
     grant: Option<Box<Grant>>,
     /// Of a dispatch to a native backend: its answer.
     native: Option<Box<Native>>,
+    /// When the client of a stream heard something last, where tunnels and what waits are kept alive.
+    silence: Option<Silence>,
 }
 
 impl Drop for Session<'_> {
@@ -207,6 +215,7 @@ impl Session<'_> {
     }
 
     async fn drive_to_end<S: Future<Output = ()> + Unpin>(&mut self, waits: &mut Waits<S>) -> WayOut {
+        self.arm(waits);
         loop {
             if waits.watch.is_none() {
                 waits.watch = Some(self.downstream.client.watch());
@@ -221,7 +230,7 @@ impl Session<'_> {
                     }
                     if self.run.is_none() {
                         // Nothing runs: what waits now has the queue's own time.
-                        waits.timer = None;
+                        self.arm(waits);
                     } else if self.attempt.dispatches() != before
                         || waits.missed_pulse
                         || waits.timer.is_none()
@@ -252,12 +261,21 @@ impl Session<'_> {
     /// Sets the run's deadline, and when to look whether its client has heard something lately.
     fn arm<S>(&self, waits: &mut Waits<S>) {
         waits.missed_pulse = false;
-        let pulse = self.native.as_ref().and_then(|native| native.next_look());
-        waits.timer = self.run.as_ref().map(|run| Timer::new(run.deadline, pulse));
+        let pulse = match &self.native {
+            Some(native) => native.next_look(),
+            None => self.silence.as_ref().map(Silence::next),
+        };
+        waits.timer = match &self.run {
+            Some(run) => Some(Timer::new(run.deadline, pulse)),
+            None => pulse.map(Timer::pulse),
+        };
     }
 
     /// Says something to a client that has heard nothing for too long. A response that has not begun begins by it.
     fn keep_alive(&mut self) {
+        if self.native.is_none() {
+            return self.keep_tunnel_alive();
+        }
         let Some(due) = self.native.as_mut().and_then(|native| native.keep_alive(clock::now())) else {
             return;
         };
@@ -271,6 +289,25 @@ impl Session<'_> {
                 self.downstream.comment(COMMENT);
             }
             KeepAlive::Event => self.pass_on(),
+        }
+    }
+
+    /// As [`Session::keep_alive`], of a stream that a provider makes or will make, also while it waits for its slot.
+    fn keep_tunnel_alive(&mut self) {
+        let now = clock::now();
+        if self.silence.as_mut().and_then(|silence| silence.due(now)).is_none() {
+            return;
+        }
+        if !self.downstream.has_begun() {
+            // Its body may still have to be sent, so nothing is let go of.
+            self.say_draining();
+            let headers = [Header { name: "content-type".to_owned(), value: EVENT_STREAM.into() }];
+            let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, None);
+            self.downstream.begin((200, &headers, false), &answer);
+        }
+        if self.downstream.may_insert() {
+            let is_messages = self.plan.surface == Surface::Messages;
+            self.downstream.comment(if is_messages { PING } else { COMMENT });
         }
     }
 
@@ -332,7 +369,17 @@ impl Session<'_> {
             // A Node that answers a run as if it were a tunnel.
             Step::Head { .. } if self.native.is_some() => Some(WayOut::Refuse(Fault::UpstreamProtocol)),
             Step::Head { status, headers, until_close } => {
-                self.begin((status, &headers, until_close));
+                if self.downstream.has_begun() {
+                    if let Some(fault) = broken_promise(status, &headers) {
+                        return Some(WayOut::Refuse(fault));
+                    }
+                    self.let_go();
+                } else {
+                    self.begin((status, &headers, until_close));
+                }
+                if !self.downstream.is_event_stream() {
+                    self.silence = None;
+                }
                 self.downstream.count(self.hides_usage());
                 None
             }
@@ -359,15 +406,23 @@ impl Session<'_> {
 
     /// Begins the response with the provider's status and headers, or those that a native backend's answer has.
     fn begin(&mut self, head: (u16, &[Header], bool)) {
+        self.say_draining();
+        self.let_go();
+        let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
+        self.downstream.begin(head, &answer);
+    }
+
+    fn say_draining(&mut self) {
         if self.shard.draining.is_closed() {
             self.downstream.client.set_draining();
         }
-        // What has begun to answer is not sent again: a long stream must not hold a long prompt.
+    }
+
+    /// What has begun to answer is not sent again: a long stream must not hold a long prompt.
+    fn let_go(&mut self) {
         self.plan.body = Body::default();
         self.plan.headers = Vec::new();
         self.plan.provider_auth = None;
-        let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
-        self.downstream.begin(head, &answer);
     }
 
     /// Passes on what an event of a native run says. The response begins with the first of it: until then a failure has a
@@ -398,6 +453,9 @@ impl Session<'_> {
         if !self.downstream.has_begun() {
             let headers = native.headers_of(out.len());
             self.begin((200, &headers, false));
+        } else if !self.plan.body.is_empty() {
+            // It had begun by a sign of life.
+            self.let_go();
         }
         if self.downstream.write(&out) {
             self.note_first_byte();
@@ -560,6 +618,9 @@ impl Session<'_> {
 
     fn relay(&mut self, bytes: Vec<u8>) {
         panic_point!("edge.relay");
+        if let Some(silence) = &mut self.silence {
+            silence.broken(clock::now());
+        }
         if self.downstream.push(bytes) {
             self.note_first_byte();
         }
@@ -662,6 +723,16 @@ impl Session<'_> {
             usage,
         }
     }
+}
+
+/// What to tell a client that was promised a stream, of a provider's answer that is none.
+fn broken_promise(status: u16, headers: &[Header]) -> Option<Fault> {
+    if !(200..300).contains(&status) {
+        return Some(Fault::ProviderStatus { status });
+    }
+    let kind = headers.iter().find(|header| header.name == "content-type");
+    let is_stream = kind.is_some_and(|kind| response::names(&kind.value, EVENT_STREAM));
+    (!is_stream).then_some(Fault::UpstreamProtocol)
 }
 
 /// How the answer came about, so far.

@@ -38,11 +38,18 @@ pub(super) enum Interrupted {
     Stop,
 }
 
-/// A deadline, armed once per dispatch, and perhaps a pulse before it.
+/// A deadline, armed once per dispatch, and perhaps a pulse before it; or a pulse alone.
 pub(super) struct Timer {
     fires: Pin<Box<dyn Future<Output = ()>>>,
-    /// Which the next firing is, and the deadline behind a pulse.
-    behind_pulse: Option<Instant>,
+    next: Firing,
+}
+
+/// What the next firing of a timer is.
+#[derive(Clone, Copy)]
+enum Firing {
+    Deadline,
+    /// With the deadline behind it, if there is one.
+    Pulse(Option<Instant>),
 }
 
 impl Timer {
@@ -51,8 +58,13 @@ impl Timer {
         let pulse = pulse.filter(|pulse| *pulse < deadline);
         Self {
             fires: Box::pin(sleep_until(pulse.unwrap_or(deadline))),
-            behind_pulse: pulse.map(|_| deadline),
+            next: pulse.map_or(Firing::Deadline, |_| Firing::Pulse(Some(deadline))),
         }
+    }
+
+    /// Fires at `pulse`, and never for a deadline.
+    pub(super) fn pulse(pulse: Instant) -> Self {
+        Self { fires: Box::pin(sleep_until(pulse)), next: Firing::Pulse(None) }
     }
 }
 
@@ -119,9 +131,12 @@ impl<S: Future<Output = ()> + Unpin> Waits<S> {
         if let Some(timer) = &mut self.timer
             && timer.fires.as_mut().poll(cx).is_ready()
         {
-            let deadline = timer.behind_pulse;
+            let Firing::Pulse(deadline) = timer.next else {
+                self.timer = None;
+                return Poll::Ready(Woken::Deadline);
+            };
             self.timer = deadline.map(|deadline| Timer::new(deadline, None));
-            return Poll::Ready(if deadline.is_some() { Woken::Pulse } else { Woken::Deadline });
+            return Poll::Ready(Woken::Pulse);
         }
         Pin::new(&mut self.stop).poll(cx).map(|()| Woken::Stop)
     }

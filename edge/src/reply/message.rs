@@ -53,6 +53,9 @@ impl Fault {
                 coding::RATIO_MAX
             )
             .into(),
+            Self::ProviderStatus { status } => {
+                format!("The provider of the model refused the request with status {status}.").into()
+            }
             Self::ProviderRefused { words } => {
                 format!("The provider of the model does not take the request: {}", one_line(words)).into()
             }

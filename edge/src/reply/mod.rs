@@ -33,7 +33,7 @@ use crate::{surface::Surface, token::AuthError};
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 38] = [
+pub const OUTCOMES: [&str; 39] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -66,6 +66,7 @@ pub const OUTCOMES: [&str; 38] = [
     "upstream_protocol",
     "upstream_truncated",
     "upstream_credential",
+    "provider_status",
     "provider_refused",
     "answer_too_long",
     "deadline",
@@ -185,6 +186,11 @@ pub enum Fault {
     UpstreamTruncated,
     /// The credential for the provider was refused.
     UpstreamCredential,
+    /// The provider refused, after the stream to the client had begun by a sign of life.
+    ProviderStatus {
+        /// Its HTTP status.
+        status: u16,
+    },
     /// A native backend does not take the request: a model it does not have, a picture it cannot see.
     ProviderRefused {
         /// In the words of the Node, which may quote the backend: one line, bounded.

@@ -75,9 +75,8 @@ impl Gzip {
 
 /// Takes the header of a member. Its own checksum is not looked at, as RFC 1952 section 2.3.1.2 leaves it to us.
 fn skip_header(source: &mut Source) -> Result<(), DecodeFault> {
-    let [magic, magic2, method, flags, ..] = match source.array::<10>() {
-        Some(head) => head,
-        None => return Err(DecodeFault::Truncated),
+    let Some([magic, magic2, method, flags, ..]) = source.array::<10>() else {
+        return Err(DecodeFault::Truncated);
     };
     if [magic, magic2, method] != [0x1f, 0x8b, 8] || flags & RESERVED != 0 {
         return Err(DecodeFault::Corrupt);

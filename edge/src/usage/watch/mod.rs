@@ -137,7 +137,9 @@ impl Watch {
     /// Keeps events in the place of the ones before. `[DONE]` has no brace. An answer may last long: no more of it is held than
     /// is looked at.
     fn keep_last(&mut self, events: Vec<u8>, is_cut: bool) {
-        if memchr(b'{', &events).is_none() {
+        // As nearly every chunk begins.
+        let has_json = events.starts_with(b"data: {") || memchr(b'{', &events).is_some();
+        if !has_json {
             return;
         }
         (self.last, self.last_is_cut) = (events, is_cut);
