@@ -10,6 +10,7 @@ mod chat;
 mod cli;
 mod client_tls;
 mod command;
+mod corpus;
 mod dev;
 mod direct;
 mod drain;
