@@ -80,8 +80,8 @@ pub async fn handshake(
     Ok(Handshake::Secure(Secure(Rc::new(Inner { stream, state: RefCell::new(state) }))))
 }
 
-/// A connection whose handshake is over. Cloning shares it. Dropped without [`Secure::say_goodbye`] it leaves the client with an end
-/// that it can tell from a proper one.
+/// A connection whose handshake is over. Cloning shares it. Dropped without [`Wire::say_goodbye`](super::Wire::say_goodbye) it
+/// leaves the client with an end that it can tell from a proper one.
 #[derive(Clone)]
 pub struct Secure(Rc<Inner>);
 
