@@ -439,7 +439,7 @@ mod tests {
     }
 
     fn message(content: &str) -> u64 {
-        let content = serde_json::Value::from(content);
+        let content = Value::from(content);
         estimate(&format!("{{\"messages\":[{{\"role\":\"user\",\"content\":{content}}}]}}"))
     }
 
