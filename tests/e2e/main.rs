@@ -39,5 +39,6 @@ mod streams;
 mod support;
 mod surfaces;
 mod takeover;
+mod translated;
 mod usage;
 mod wire;

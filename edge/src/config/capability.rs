@@ -27,9 +27,15 @@ pub const OUTPUT_SCHEMA_GATE: Capabilities = Capabilities(1 << 17);
 /// Its errors can be told apart.
 pub const OUTPUT_PROVIDER_ERROR: Capabilities = Capabilities(1 << 18);
 
-/// What a backend with a language of its own can do by a normalized run. It has no profile to list it; further operations join
-/// with the surfaces that translate them.
+/// What a backend with a language of its own can do by a normalized run. It has no profile to list it.
 pub const NATIVE: Capabilities = union(union(CHAT, STREAMING), TOOL_CALLING);
+
+/// What a provider can be asked for, of what it can do itself: chat completions and normalized runs serve the other surfaces as well.
+/// Selection goes by this; what travels to a Node, and what a profile lists, is what the provider has itself (PRF-3).
+#[must_use]
+pub fn reachable(own: Capabilities) -> Capabilities {
+    if own.covers(CHAT) { union(own, union(MESSAGES, RESPONSES)) } else { own }
+}
 
 /// What the stream evidence gate can do with a provider's output (PRF-7): a namespace of its own, which no profile lists and
 /// which never travels. [`super::catalog::Driver::output`] derives it.

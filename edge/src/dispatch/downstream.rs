@@ -198,8 +198,14 @@ impl<'a> Downstream<'a> {
 
     /// Tells the client of a failure: by status and JSON before the response has begun, by the events of its surface and a broken
     /// end in a stream, by a broken end alone in the middle of anything else (API-1). Whether its connection may carry
-    /// another request; if not, the owner closes it without the body's end.
-    pub(super) async fn refuse(&mut self, fault: &Fault, answer: &Answer<'_>, model: &str) -> bool {
+    /// another request; if not, the owner closes it without the body's end. `end` are those events where they are not the usual ones.
+    pub(super) async fn refuse(
+        &mut self,
+        fault: &Fault,
+        answer: &Answer<'_>,
+        model: &str,
+        end: Option<Vec<u8>>,
+    ) -> bool {
         if !self.begun {
             self.status = fault.status();
             return response::refuse(self.client, fault, answer).await.is_ok();
@@ -214,7 +220,8 @@ impl<'a> Downstream<'a> {
                 now: clock::unix_seconds(),
                 events: events.events(),
             };
-            self.client.push(fault.stream_end(&broken).as_bytes());
+            let end = end.unwrap_or_else(|| fault.stream_end(&broken).into_bytes());
+            self.client.push(&end);
         }
         let _gone = self.client.flush().await;
         false

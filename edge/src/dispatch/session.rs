@@ -12,11 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use control::{
     config::Capabilities,
     effect::Grant,
-    input::{self, Admit, ConnectionId, LeaseId},
+    input::{self, Admit},
 };
 use dataplane::{
     clock,
@@ -28,20 +27,23 @@ use dataplane::{
     panic_point,
     shard::guarded,
 };
-use proto::message::{ErrorKind, ExecutionError, Header, RunEvent, RunEventKind, TunnelRequest};
+use proto::message::{ErrorKind, ExecutionError, Header, RunEvent, RunEventKind};
 
 use super::{
     attempt::{Attempt, Cause, Step},
     downstream::Downstream,
     keepalive::{COMMENT, KeepAlive, PING, Silence},
-    native::{self, Native, Prepared},
-    reading::{self, Input},
+    outgoing,
+    reading::{self, Goal, Input, Job},
+    running::Run,
     wait::{Interrupted, Timer, Waits, Woken},
+    way::Way,
+    written::{self, Written},
 };
 use crate::{
-    config::{GenerationPolicy, catalog::Driver},
+    config::GenerationPolicy,
     mail::{Open, RequestMessage, ToShard},
-    openai::{policy, scan::ChatScan},
+    openai::scan::ChatScan,
     reply::{CLIENT_GONE, CLIENT_STALLED, Fault},
     requests::{Event, Registered},
     response::{self, Answer},
@@ -133,7 +135,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         attempt: Attempt::default(),
         run: None,
         grant: None,
-        native: None,
+        written: None,
         silence,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
@@ -163,23 +165,6 @@ enum WayOut {
     Untold(Fault),
 }
 
-/// A dispatched run; dropping it stops it, unless the Node has said that it is over.
-struct Run {
-    shard: Rc<ShardState>,
-    connection: ConnectionId,
-    lease: LeaseId,
-    deadline: Instant,
-    over: bool,
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if !self.over {
-            self.shard.to_connection(self.connection, ToShard::Cancel(self.connection, self.lease));
-        }
-    }
-}
-
 struct Session<'a> {
     shard: &'a Rc<ShardState>,
     downstream: Downstream<'a>,
@@ -190,8 +175,8 @@ struct Session<'a> {
     attempt: Attempt,
     run: Option<Run>,
     grant: Option<Box<Grant>>,
-    /// Of a dispatch to a native backend: its answer.
-    native: Option<Box<Native>>,
+    /// Of a dispatch whose answer the Edge writes: that answer.
+    written: Option<Box<Written>>,
     /// When the client of a stream heard something last, where tunnels and what waits are kept alive.
     silence: Option<Silence>,
 }
@@ -261,8 +246,8 @@ impl Session<'_> {
     /// Sets the run's deadline, and when to look whether its client has heard something lately.
     fn arm<S>(&self, waits: &mut Waits<S>) {
         waits.missed_pulse = false;
-        let pulse = match &self.native {
-            Some(native) => native.next_look(),
+        let pulse = match &self.written {
+            Some(written) => written.next_look(),
             None => self.silence.as_ref().map(Silence::next),
         };
         waits.timer = match &self.run {
@@ -273,15 +258,15 @@ impl Session<'_> {
 
     /// Says something to a client that has heard nothing for too long. A response that has not begun begins by it.
     fn keep_alive(&mut self) {
-        if self.native.is_none() {
+        if self.written.is_none() {
             return self.keep_tunnel_alive();
         }
-        let Some(due) = self.native.as_mut().and_then(|native| native.keep_alive(clock::now())) else {
+        let Some(due) = self.written.as_mut().and_then(|written| written.keep_alive(clock::now())) else {
             return;
         };
         match due {
             KeepAlive::Comment => {
-                if let Some(headers) = self.native.as_ref().map(|native| native.headers_of(0))
+                if let Some(headers) = self.written.as_ref().map(|written| written.headers_of(0))
                     && !self.downstream.has_begun()
                 {
                     self.begin((200, &headers, false));
@@ -364,35 +349,28 @@ impl Session<'_> {
                 None
             }
             Step::Dispatch(grant) => self.dispatch(grant).err().map(WayOut::Refuse),
-            Step::Input(read) => read.and_then(|input| self.run_input(*input)).err().map(WayOut::Refuse),
+            Step::Input(read) => read.and_then(|input| self.input(*input)).err().map(WayOut::Refuse),
             Step::Refused(reason) => Some(WayOut::Refuse(reason.into())),
-            // A Node that answers a run as if it were a tunnel.
-            Step::Head { .. } if self.native.is_some() => Some(WayOut::Refuse(Fault::UpstreamProtocol)),
-            Step::Head { status, headers, until_close } => {
-                if self.downstream.has_begun() {
-                    if let Some(fault) = broken_promise(status, &headers) {
-                        return Some(WayOut::Refuse(fault));
-                    }
-                    self.let_go();
-                } else {
-                    self.begin((status, &headers, until_close));
-                }
-                if !self.downstream.is_event_stream() {
-                    self.silence = None;
-                }
-                self.downstream.count(self.hides_usage());
-                None
-            }
+            Step::Head { status, headers, until_close } => match &mut self.written {
+                Some(written) => written.head(status, &headers).err().map(WayOut::Refuse),
+                None => self.head((status, &headers, until_close)).err().map(WayOut::Refuse),
+            },
             Step::Run(event) => self.run_event(*event),
-            Step::Body(bytes) => {
-                self.relay(bytes);
-                None
-            }
+            Step::Body(bytes) => self.body(bytes),
             Step::Complete => {
                 self.end_run();
-                self.downstream.release_held();
-                if self.downstream.lacks_end() {
-                    return Some(WayOut::Refuse(Fault::UpstreamTruncated));
+                let told = match &mut self.written {
+                    Some(written) => written.end(),
+                    None => {
+                        self.downstream.release_held();
+                        if self.downstream.lacks_end() { Err(Fault::UpstreamTruncated) } else { Ok(()) }
+                    }
+                };
+                if told.is_ok() || self.downstream.has_begun() {
+                    self.pass_on();
+                }
+                if let Err(fault) = told {
+                    return Some(WayOut::Refuse(fault));
                 }
                 self.downstream.client.finish();
                 Some(WayOut::Complete)
@@ -404,11 +382,33 @@ impl Session<'_> {
         }
     }
 
-    /// Begins the response with the provider's status and headers, or those that a native backend's answer has.
+    /// Takes the head of a raw answer.
+    ///
+    /// # Errors
+    /// The response had begun by a sign of life, and this is not what was promised by it.
+    fn head(&mut self, head: (u16, &[Header], bool)) -> Result<(), Fault> {
+        if self.downstream.has_begun() {
+            let (status, headers, _) = head;
+            if let Some(fault) = broken_promise(status, headers) {
+                return Err(fault);
+            }
+            self.let_go();
+        } else {
+            self.begin(head);
+        }
+        if !self.downstream.is_event_stream() {
+            self.silence = None;
+        }
+        let hides = outgoing::hides_usage(&self.plan, &self.shard.settings);
+        self.downstream.count(hides);
+        Ok(())
+    }
+
+    /// Begins the response with the provider's status and headers, or those of an answer that the Edge writes.
     fn begin(&mut self, head: (u16, &[Header], bool)) {
         self.say_draining();
         self.let_go();
-        let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
+        let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.written.as_deref());
         self.downstream.begin(head, &answer);
     }
 
@@ -429,10 +429,10 @@ impl Session<'_> {
     /// status of its own.
     fn run_event(&mut self, event: RunEvent) -> Option<WayOut> {
         // A Node that answers a tunnel as if it were a run.
-        let Some(native) = &mut self.native else { return Some(WayOut::Refuse(Fault::UpstreamProtocol)) };
-        self.downstream.drained(native::cost(&event));
+        let Some(written) = &mut self.written else { return Some(WayOut::Refuse(Fault::UpstreamProtocol)) };
+        self.downstream.drained(written::cost(&event));
         let is_last = matches!(event.kind, RunEventKind::Complete { .. });
-        let told = native.event(event);
+        let told = written.event(event);
         if is_last {
             self.end_run();
         }
@@ -446,12 +446,33 @@ impl Session<'_> {
         })
     }
 
-    /// Hands what a native run's answer has become to the client.
+    /// Passes on what more of a tunnelled answer says.
+    fn body(&mut self, bytes: Vec<u8>) -> Option<WayOut> {
+        panic_point!("edge.relay");
+        let Some(written) = &mut self.written else {
+            if let Some(silence) = &mut self.silence {
+                silence.broken(clock::now());
+            }
+            if self.downstream.push(bytes) {
+                self.note_first_byte();
+            }
+            return None;
+        };
+        self.downstream.drained(bytes.len());
+        let told = written.body(&bytes);
+        // Before the response has begun, what goes wrong has a status of its own.
+        if told.is_ok() || self.downstream.has_begun() {
+            self.pass_on();
+        }
+        told.err().map(WayOut::Refuse)
+    }
+
+    /// Hands what an answer that the Edge writes has become to the client.
     fn pass_on(&mut self) {
-        let Some(native) = self.native.as_mut().filter(|native| !native.out.is_empty()) else { return };
-        let mut out = std::mem::take(&mut native.out);
+        let Some(written) = self.written.as_mut().filter(|written| !written.out.is_empty()) else { return };
+        let mut out = std::mem::take(&mut written.out);
         if !self.downstream.has_begun() {
-            let headers = native.headers_of(out.len());
+            let headers = written.headers_of(out.len());
             self.begin((200, &headers, false));
         } else if !self.plan.body.is_empty() {
             // It had begun by a sign of life.
@@ -461,9 +482,9 @@ impl Session<'_> {
             self.note_first_byte();
         }
         out.clear();
-        if let Some(native) = &mut self.native {
+        if let Some(written) = &mut self.written {
             // Its room serves again.
-            native.out = out;
+            written.out = out;
         }
     }
 
@@ -472,7 +493,7 @@ impl Session<'_> {
             // The input is what the client asked for, so a refusal of it is the client's to answer. The request of a tunnel
             // is ours.
             Cause::Execution(ExecutionError { kind: ErrorKind::InvalidRequest, message, .. })
-                if self.native.is_some() =>
+                if self.written.as_ref().is_some_and(|written| written.is_run()) =>
             {
                 Fault::ProviderRefused { words: message }
             }
@@ -489,8 +510,8 @@ impl Session<'_> {
         }
     }
 
-    /// Sends the request out: as a tunnel or as a run, by the type of the adapter that was granted, which no client can choose
-    /// (POL-7). The input of a large run is read first, elsewhere.
+    /// Sends the request out: as a tunnel or as a run, by the provider that was granted. What has to be made of a large body is made
+    /// first, elsewhere.
     ///
     /// # Errors
     /// It cannot run on what was granted, and on nothing else of its kind.
@@ -499,44 +520,45 @@ impl Session<'_> {
             self.shard.metrics.queue_wait.observe(grant.queued_for.as_secs_f64());
         }
         panic_point!("edge.dispatch");
-        self.native = None;
-        let is_native = self.shard.settings.is_native(&grant);
-        if !self.can_run(&grant, is_native) {
-            self.grant = Some(grant);
-            return Err(Fault::Unservable);
-        }
-        if !is_native {
-            let (tunnel, body) = (self.tunnel(&grant), self.body_for(&grant));
-            self.send(grant, RequestMessage::Tunnel(Box::new(tunnel)), body);
-            return Ok(());
-        }
-        let whose = (self.events.id, grant.lease);
-        let read = reading::begin(self.shard, whose, &self.plan.body, self.plan.generation);
+        self.written = None;
+        let settings = &self.shard.settings;
+        let goal = match Way::of(settings, &grant, self.plan.surface) {
+            Some(Way::Raw) => {
+                let tunnel = outgoing::raw_tunnel(&self.plan, &grant, settings);
+                let body = outgoing::raw_body(&self.plan, &grant, settings);
+                self.send(grant, RequestMessage::Tunnel(Box::new(tunnel)), body);
+                return Ok(());
+            }
+            Some(Way::Normalized) => Goal::Run,
+            Some(Way::Translated) => Goal::chat(settings, &grant, self.plan.scan.stream),
+            None => {
+                self.grant = Some(grant);
+                return Err(Fault::Unservable);
+            }
+        };
+        let job = Job { surface: self.plan.surface, policy: self.plan.generation, goal };
+        let read = reading::begin(self.shard, (self.events.id, grant.lease), &self.plan.body, job);
         // The client is told whose language it was, also where it goes no further.
         self.grant = Some(grant);
-        read.map_or(Ok(()), |read| self.run_input(*read?))
+        read.map_or(Ok(()), |read| self.input(*read?))
     }
 
-    /// Whether what was granted can do what is asked. Of pool candidates control has seen to it; of what stands behind a direct
-    /// route nobody has (POL-12).
-    fn can_run(&self, grant: &Grant, is_native: bool) -> bool {
-        let surface = self.plan.surface;
-        if is_native {
-            return surface == Surface::Chat;
-        }
-        !grant.direct || self.shard.settings.offers(grant, surface.operation())
-    }
-
-    /// Sends a native run out.
+    /// Sends out what was made of the body.
     ///
     /// # Errors
     /// A defect: nothing is granted.
-    fn run_input(&mut self, input: Input) -> Result<(), Fault> {
+    fn input(&mut self, input: Input) -> Result<(), Fault> {
         let grant = self.grant.take().ok_or(Fault::Internal)?;
+        let Input { json, is_chat, tools, single_call, manner, metadata } = input;
         let openai = &self.shard.settings.openai;
-        let Prepared { native, request, input } = native::prepare(&self.plan, &grant, openai, input);
-        self.native = Some(native);
-        self.send(grant, RequestMessage::Run(request), input);
+        let written = Written::new(&self.plan, openai, (is_chat, single_call), tools, manner);
+        self.written = Some(Box::new(written));
+        let request = if is_chat {
+            RequestMessage::Tunnel(Box::new(outgoing::chat_tunnel(&self.plan, &grant)))
+        } else {
+            RequestMessage::Run(Box::new(outgoing::run(&self.plan, &grant, metadata)))
+        };
+        self.send(grant, request, Body::from(json));
         Ok(())
     }
 
@@ -560,70 +582,6 @@ impl Session<'_> {
         };
         self.shard.to_connection(grant.connection, ToShard::Open(Box::new(open)));
         self.grant = Some(grant);
-    }
-
-    /// The body as the chosen provider gets it.
-    fn body_for(&self, grant: &Grant) -> Body {
-        let policy = &self.plan.generation;
-        let fields = if *policy == GenerationPolicy::default() {
-            None
-        } else {
-            self.shard.settings.provider(&grant.provider).map(|(_, provider)| provider.generation_fields)
-        };
-        let fields = self.plan.surface.generation_fields(fields.unwrap_or_default());
-        policy::body_for(&self.plan.scan, &self.plan.body, &grant.target, policy, &fields, self.hides_usage())
-    }
-
-    /// The headers as the chosen provider gets them. What a client has tried out at Anthropic's means nothing elsewhere, and servers
-    /// that know the header refuse words that they do not know.
-    fn headers_for(&self, grant: &Grant) -> Vec<Header> {
-        const BETA: &str = "anthropic-beta";
-        let mut headers = self.plan.headers.clone();
-        let has_betas = headers.iter().any(|header| header.name == BETA);
-        if has_betas && self.shard.settings.driver(grant) != Some(Driver::AnthropicMessages) {
-            headers.retain(|header| header.name != BETA);
-        }
-        headers
-    }
-
-    /// Whether a stream is asked for its usage by the Edge, which keeps it from a client that has not (case 72).
-    fn hides_usage(&self) -> bool {
-        self.shard.settings.openai.usage_require
-            && self.plan.surface == Surface::Chat
-            && policy::would_hide_usage(&self.plan.scan)
-    }
-
-    fn tunnel(&self, grant: &Grant) -> TunnelRequest {
-        TunnelRequest {
-            stream: 0,
-            run_id: self.plan.request_id.to_string(),
-            adapter: grant.adapter.to_string(),
-            target: grant.target.to_string(),
-            method: String::new(),
-            path: String::new(),
-            headers: self.headers_for(grant),
-            body: Bytes::new(),
-            body_bytes: 0,
-            stream_response: self.plan.scan.stream,
-            timeout_sec: whole_seconds(grant.request_timeout),
-            metadata: std::collections::BTreeMap::new(),
-            operation: Some(self.plan.surface.operation()),
-            session_id: String::new(),
-            response_stall_timeout_ms: i64::try_from(grant.stall_timeout.as_millis()).unwrap_or(i64::MAX),
-            window_bytes: 0,
-            credential: None,
-            provider_auth: self.plan.provider_auth.clone(),
-        }
-    }
-
-    fn relay(&mut self, bytes: Vec<u8>) {
-        panic_point!("edge.relay");
-        if let Some(silence) = &mut self.silence {
-            silence.broken(clock::now());
-        }
-        if self.downstream.push(bytes) {
-            self.note_first_byte();
-        }
     }
 
     fn note_first_byte(&self) {
@@ -682,8 +640,8 @@ impl Session<'_> {
         if !self.downstream.has_begun() {
             return None;
         }
-        match &self.native {
-            Some(native) => Some(native.observed(is_whole)),
+        match &self.written {
+            Some(written) => Some(written.observed(is_whole)),
             None => self.downstream.observed(is_whole),
         }
     }
@@ -707,8 +665,12 @@ impl Session<'_> {
                 if self.shard.draining.is_closed() {
                     self.downstream.client.set_draining();
                 }
-                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, self.native.as_deref());
-                (fault.outcome(), self.downstream.refuse(&fault, &answer, &self.plan.scan.model).await)
+                let begun = self.written.as_mut().filter(|_| self.downstream.has_begun());
+                let end = begun.and_then(|written| written.failed(&fault));
+                let written = self.written.as_deref();
+                let answer = answer(&self.plan, self.grant.as_deref(), &self.attempt, written);
+                let told = self.downstream.refuse(&fault, &answer, &self.plan.scan.model, end);
+                (fault.outcome(), told.await)
             }
         };
         Ended {
@@ -740,14 +702,14 @@ fn answer<'a>(
     plan: &'a Plan,
     grant: Option<&'a Grant>,
     attempt: &Attempt,
-    native: Option<&Native>,
+    written: Option<&Written>,
 ) -> Answer<'a> {
     Answer {
         request_id: &plan.request_id,
         provider: grant.map(|grant| &*grant.provider),
         attempts: attempt.dispatches(),
         queued: queued(grant),
-        text_tools: native.is_some_and(Native::has_text_tools),
+        text_tools: written.is_some_and(Written::has_text_tools),
         surface: plan.surface,
         took: Some(clock::now().saturating_duration_since(plan.started)),
         allow_origin: plan.allow_origin.as_deref(),
@@ -757,10 +719,4 @@ fn answer<'a>(
 /// Time in the queue up to the last grant.
 fn queued(grant: Option<&Grant>) -> Duration {
     grant.map_or(Duration::ZERO, |grant| grant.queued_for)
-}
-
-/// Rounded up (TUN-8).
-pub(super) fn whole_seconds(duration: Duration) -> u32 {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    u32::try_from(seconds).unwrap_or(u32::MAX)
 }

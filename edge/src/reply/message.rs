@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use dataplane::http::coding;
 
 use super::Fault;
-use crate::surface::Surface;
+use crate::{
+    surface::Surface,
+    translate::refusal::{ProviderError, ProviderErrorKind},
+};
 
 /// Longest piece of a client's own text that is put into a message, in characters.
 const ECHO_CHARS_MAX: usize = 128;
@@ -56,6 +59,7 @@ impl Fault {
             Self::ProviderStatus { status } => {
                 format!("The provider of the model refused the request with status {status}.").into()
             }
+            Self::Provider { error, .. } => provider(error, surface),
             Self::ProviderRefused { words } => {
                 format!("The provider of the model does not take the request: {}", one_line(words)).into()
             }
@@ -103,6 +107,18 @@ impl Fault {
             // The arms above this one that carry a value have their message in `message`.
             _ => "The gateway failed to handle the request.",
         }
+    }
+}
+
+fn provider(error: &ProviderError, surface: Surface) -> Cow<'static, str> {
+    let words = one_line(&error.words);
+    match (error.kind, error.status) {
+        (ProviderErrorKind::ContextTooLong, _) if surface == Surface::Messages => {
+            format!("prompt is too long: {words}").into()
+        }
+        (_, 401 | 403 | 407) => "The provider of the model refused the credential.".into(),
+        (_, 400..=499) => format!("The provider of the model does not take the request: {words}").into(),
+        _ => format!("The provider of the model failed: {words}").into(),
     }
 }
 

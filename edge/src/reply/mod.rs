@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `table` | status, types, code, retry hint and metric label of each fault |
 //! | `message` | what a person reads |
+//! | `provider` | what a provider's own error amounts to |
 //! | `openai` | OpenAI's error body, and how a stream of chat completions is broken off |
 //! | `responses` | how a stream of responses is broken off |
 //! | `anthropic` | Anthropic's error body, and how a stream of messages is broken off |
 //!
-//! Messages are ours: nothing of a provider's text, a token or an address is in them. The one exception is a native backend's
-//! refusal: what it does not take is the client's to change, and nobody else knows what it was.
+//! Messages are ours: no token and no address is in them, and of a provider's text only what a native backend, or a provider of a
+//! chat completion that we wrote, says against a request: what it does not take is the client's to change, and nobody else knows
+//! what it was.
 //!
 //! Retry hints follow the official SDKs: `x-should-retry: false` where another try of the same request certainly fails,
 //! `retry-after` of at most a minute where it may well succeed (a longer one makes some SDKs give up).
@@ -17,6 +19,7 @@
 mod anthropic;
 mod message;
 mod openai;
+mod provider;
 mod responses;
 mod table;
 #[cfg(test)]
@@ -29,11 +32,11 @@ use std::{borrow::Cow, sync::Arc};
 use control::effect::Refusal;
 use proto::message::ErrorKind;
 
-use crate::{surface::Surface, token::AuthError};
+use crate::{surface::Surface, token::AuthError, translate::refusal::ProviderError};
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 39] = [
+pub const OUTCOMES: [&str; 40] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -68,6 +71,7 @@ pub const OUTCOMES: [&str; 39] = [
     "upstream_credential",
     "provider_status",
     "provider_refused",
+    "provider_failed",
     "answer_too_long",
     "deadline",
     "stalled",
@@ -195,6 +199,13 @@ pub enum Fault {
     ProviderRefused {
         /// In the words of the Node, which may quote the backend: one line, bounded.
         words: String,
+    },
+    /// What a provider answered to a chat completion of ours is no success. Of one that the client wrote it gets the answer itself.
+    Provider {
+        /// What it says.
+        error: ProviderError,
+        /// When it wants to be asked again, in seconds: 1..=60.
+        retry_after: Option<u8>,
     },
     /// An answer that is to be given in one piece grew too long.
     AnswerTooLong,

@@ -72,8 +72,8 @@ impl From<&Fault> for Failure {
     /// what may well succeed after some seconds is told in the one form that it obeys. SDKs show the code and go by none.
     fn from(fault: &Fault) -> Self {
         let message = fault.message(Surface::Responses);
-        match (fault, fault.retry()) {
-            (Fault::ContextTooLong { .. }, _) => Self { code: "context_length_exceeded", message },
+        match (fault.code(), fault.retry()) {
+            (Some(code @ ("context_length_exceeded" | "insufficient_quota")), _) => Self { code, message },
             (_, Retry::No) => Self { code: "invalid_prompt", message },
             (_, Retry::After(seconds)) => Self {
                 code: "rate_limit_exceeded",

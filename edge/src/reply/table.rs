@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use dataplane::http::coding;
 
-use super::Fault;
+use super::{Fault, provider};
 
 /// Whether the same request may succeed when it is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Retry {
 }
 
 /// What a fault is called by those who tell it to clients.
-struct Kind {
+pub(super) struct Kind {
     /// OpenAI's `error.type`.
     openai: &'static str,
     /// OpenAI's `error.code`.
@@ -38,30 +38,33 @@ const AUTHENTICATION: &str = "authentication_error";
 const API_ERROR: &str = "api_error";
 const OVERLOADED_ERROR: &str = "overloaded_error";
 
-const INVALID: Kind = kind(INVALID_REQUEST, None, INVALID_REQUEST);
-const TOO_LONG: Kind = kind(INVALID_REQUEST, Some("context_length_exceeded"), INVALID_REQUEST);
-const TOO_LARGE: Kind = kind(INVALID_REQUEST, None, "request_too_large");
+pub(super) const INVALID: Kind = kind(INVALID_REQUEST, None, INVALID_REQUEST);
+pub(super) const TOO_LONG: Kind = kind(INVALID_REQUEST, Some("context_length_exceeded"), INVALID_REQUEST);
+pub(super) const TOO_LARGE: Kind = kind(INVALID_REQUEST, None, "request_too_large");
 const KEY: Kind = kind(INVALID_REQUEST, Some("invalid_api_key"), AUTHENTICATION);
 const PROVIDER_KEY: Kind = kind(INVALID_REQUEST, Some("provider_authorization"), AUTHENTICATION);
-const NO_MODEL: Kind = kind(INVALID_REQUEST, Some("model_not_found"), "not_found_error");
-const NO_PATH: Kind = kind(INVALID_REQUEST, None, "not_found_error");
-const RATE: Kind = kind("rate_limit_error", Some("rate_limit_exceeded"), "rate_limit_error");
-const OVERLOADED: Kind = kind(SERVER_ERROR, Some("overloaded"), OVERLOADED_ERROR);
+pub(super) const NO_MODEL: Kind = kind(INVALID_REQUEST, Some("model_not_found"), "not_found_error");
+pub(super) const CREDENTIAL: Kind = kind(INVALID_REQUEST, Some("upstream_error"), AUTHENTICATION);
+pub(super) const FORBIDDEN: Kind = kind(INVALID_REQUEST, Some("upstream_error"), "permission_error");
+pub(super) const QUOTA: Kind = kind("insufficient_quota", Some("insufficient_quota"), "rate_limit_error");
+pub(super) const NO_PATH: Kind = kind(INVALID_REQUEST, None, "not_found_error");
+pub(super) const RATE: Kind = kind("rate_limit_error", Some("rate_limit_exceeded"), "rate_limit_error");
+pub(super) const OVERLOADED: Kind = kind(SERVER_ERROR, Some("overloaded"), OVERLOADED_ERROR);
 const UNABLE: Kind = kind(SERVER_ERROR, Some("overloaded"), API_ERROR);
-const UPSTREAM: Kind = kind(SERVER_ERROR, Some("upstream_error"), API_ERROR);
-const TIMEOUT: Kind = kind(SERVER_ERROR, Some("timeout"), "timeout_error");
+pub(super) const UPSTREAM: Kind = kind(SERVER_ERROR, Some("upstream_error"), API_ERROR);
+pub(super) const TIMEOUT: Kind = kind(SERVER_ERROR, Some("timeout"), "timeout_error");
 const CANCELLED: Kind = kind(SERVER_ERROR, Some("cancelled"), OVERLOADED_ERROR);
 const DEFECT: Kind = kind(SERVER_ERROR, None, API_ERROR);
 
 /// The fixed part of an answer.
-struct Row {
+pub(super) struct Row {
     status: u16,
     kind: Kind,
     retry: Retry,
     outcome: &'static str,
 }
 
-const fn row(status: u16, kind: Kind, retry: Retry, outcome: &'static str) -> Row {
+pub(super) const fn row(status: u16, kind: Kind, retry: Retry, outcome: &'static str) -> Row {
     Row { status, kind, retry, outcome }
 }
 
@@ -104,6 +107,7 @@ impl Fault {
             Self::ProviderStatus { status: 400..=499 } => row(400, INVALID, No, "provider_status"),
             Self::ProviderStatus { .. } => row(502, UPSTREAM, Unsaid, "provider_status"),
             Self::ProviderRefused { .. } => row(400, INVALID, No, "provider_refused"),
+            Self::Provider { error, retry_after } => provider::row(error, *retry_after),
             Self::AnswerTooLong => row(502, UPSTREAM, No, "answer_too_long"),
             Self::Deadline => row(504, TIMEOUT, Unsaid, "deadline"),
             Self::Stalled => row(504, TIMEOUT, Unsaid, "stalled"),

@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::translate::refusal::ProviderErrorKind;
 
 const REQUEST: &str = "req_1";
 
@@ -52,6 +53,8 @@ fn every() -> Vec<Fault> {
         Fault::ProviderStatus { status: 422 },
         Fault::ProviderStatus { status: 500 },
         Fault::ProviderRefused { words: "model\n\"x\" not found".to_owned() },
+        provider(ProviderErrorKind::Other, 422),
+        provider(ProviderErrorKind::Other, 500),
         Fault::AnswerTooLong,
         Fault::Deadline,
         Fault::Stalled,
@@ -108,6 +111,8 @@ fn every_fault_has_its_status_its_types_and_its_code() {
         ("provider_status", 400, invalid, None, invalid),
         ("provider_status", 502, server, Some("upstream_error"), api),
         ("provider_refused", 400, invalid, None, invalid),
+        ("provider_refused", 422, invalid, None, invalid),
+        ("provider_failed", 500, server, Some("upstream_error"), api),
         ("answer_too_long", 502, server, Some("upstream_error"), api),
         ("deadline", 504, server, Some("timeout"), "timeout_error"),
         ("stalled", 504, server, Some("timeout"), "timeout_error"),
@@ -318,4 +323,60 @@ fn every_error_of_a_node_has_a_fault() {
     ] {
         assert_eq!(Fault::from(kind).outcome(), outcome);
     }
+}
+
+fn provider(kind: ProviderErrorKind, status: u16) -> Fault {
+    Fault::Provider { error: ProviderError { status, kind, words: String::new() }, retry_after: None }
+}
+
+// req: API-2
+#[test]
+fn what_a_provider_says_keeps_its_status_and_gets_the_words_that_clients_act_by() {
+    use ProviderErrorKind::{ContextTooLong, ModelNotFound, Other, Quota};
+    for (kind, status, openai, code, anthropic, should_retry) in [
+        (Other, 400, "invalid_request_error", None, "invalid_request_error", Some("false")),
+        (
+            ContextTooLong,
+            400,
+            "invalid_request_error",
+            Some("context_length_exceeded"),
+            "invalid_request_error",
+            Some("false"),
+        ),
+        (Other, 401, "invalid_request_error", Some("upstream_error"), "authentication_error", Some("false")),
+        (Other, 403, "invalid_request_error", Some("upstream_error"), "permission_error", Some("false")),
+        (
+            ModelNotFound,
+            404,
+            "invalid_request_error",
+            Some("model_not_found"),
+            "not_found_error",
+            Some("false"),
+        ),
+        (Other, 404, "invalid_request_error", None, "not_found_error", Some("false")),
+        (Other, 409, "invalid_request_error", None, "invalid_request_error", None),
+        (Other, 413, "invalid_request_error", None, "request_too_large", Some("false")),
+        (Other, 429, "rate_limit_error", Some("rate_limit_exceeded"), "rate_limit_error", None),
+        (Quota, 429, "insufficient_quota", Some("insufficient_quota"), "rate_limit_error", Some("false")),
+        (Other, 500, "server_error", Some("upstream_error"), "api_error", None),
+        (Other, 503, "server_error", Some("overloaded"), "overloaded_error", None),
+        (Other, 504, "server_error", Some("timeout"), "timeout_error", None),
+    ] {
+        let fault = provider(kind, status);
+        assert_eq!(fault.status(), status);
+        assert_eq!(
+            (fault.openai_type(), fault.code(), fault.anthropic_type()),
+            (openai, code, anthropic),
+            "{status}"
+        );
+        assert_eq!(header(&fault, "x-should-retry").as_deref(), should_retry, "{status}");
+    }
+    assert_eq!(provider(Other, 529).status(), 503, "only Anthropic has it");
+    let error = ProviderError { status: 400, kind: ContextTooLong, words: "9 > 5".to_owned() };
+    let long = Fault::Provider { error, retry_after: None };
+    // Claude Code makes room by itself when it reads this beginning.
+    assert_eq!(body(&long, Surface::Messages)["error"]["message"], "prompt is too long: 9 > 5");
+    let error = ProviderError { status: 429, kind: Other, words: String::new() };
+    let later = Fault::Provider { error, retry_after: Some(7) };
+    assert_eq!(header(&later, "retry-after").as_deref(), Some("7"));
 }

@@ -136,9 +136,10 @@ impl Provider {
         }
     }
 
-    /// The same, and what the gate can look into of it (PRF-7).
+    /// What it can be asked for, and what the gate can look into of it (PRF-7).
     pub(super) fn abilities(&self) -> Capabilities {
-        self.profile.as_ref().map_or_else(|| self.capabilities(), Resolved::abilities)
+        let own = self.profile.as_ref().map_or_else(|| self.capabilities(), Resolved::abilities);
+        capability::reachable(own)
     }
 
     /// The served name of an external model (PRF-5). Without a profile nothing is mapped.

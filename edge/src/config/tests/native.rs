@@ -63,9 +63,14 @@ fn one_model_mixes_providers_of_every_type_and_the_adapter_decides_the_path() {
     let providers = &settings.pool.nodes[0].providers;
     assert!(providers.iter().all(|provider| provider.capabilities.covers(needed)), "no type is excluded");
     assert!(
-        !providers[1].capabilities.covers(capability::RESPONSES),
+        !providers[1].capabilities.covers(capability::COUNT_TOKENS),
         "what it cannot do is no capability of it"
     );
+    let others = capability::union(capability::MESSAGES, capability::RESPONSES);
+    assert!(providers.iter().all(|provider| provider.capabilities.covers(others)), "by translation");
+    for provider in &settings.nodes[0].providers {
+        assert!(!provider.capabilities.covers(capability::MESSAGES), "what it has itself is something else");
+    }
     let AdapterSettings::OpenAiCompat(_) = adapters(&settings)[0] else { panic!("a tunnel") };
     assert_eq!(
         adapters(&settings)[1],
