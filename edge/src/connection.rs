@@ -10,6 +10,7 @@ use dataplane::{
     clock,
     http::{
         head::RequestHead,
+        http2::Http2Limits,
         limits::Limits,
         server::{Connection, RequestFault},
     },
@@ -177,6 +178,64 @@ impl Client {
     /// by an answer, and not by a close that could cross them.
     async fn serve(self, greeted: Greeted, limits: Rc<Limits>, _counted: Counted) {
         let mut connection = greeted.open(limits);
+        if connection.is_http2() || self.serve_requests(&mut connection).await {
+            // On the heap: most connections are none.
+            return boxed(|| self.serve_http2(connection)).await;
+        }
+        self.close(connection).await;
+    }
+
+    /// Serves an HTTP/2 connection: each of its streams as a connection of its own. When the process drains, its client is told.
+    async fn serve_http2(self, connection: Connection) {
+        let state = Rc::clone(&self.state);
+        let bounds = Http2Limits { streams: state.settings.limits.h2_streams, ..Http2Limits::default() };
+        let metrics = Arc::clone(&state.metrics);
+        let notify = Box::new(move |notice| metrics.http2.note(notice));
+        let Some(mut server) = connection.into_http2(bounds, notify) else { return };
+        let _counted = Counted::one(&state.metrics.http2.connections);
+        // Its streams' tasks are counted themselves; this is until what they have said is sent.
+        let mut answering = None;
+        let mut busy = |busy: bool| match busy {
+            true => _ = answering.get_or_insert_with(|| state.requests.answering()),
+            false => answering = None,
+        };
+        let client = Rc::new(self);
+        let mut drains = false;
+        loop {
+            let next = {
+                let next = std::pin::pin!(server.next(&mut busy));
+                let draining = std::pin::pin!(state.draining.closed());
+                if drains {
+                    Some(next.await)
+                } else {
+                    match select(next, draining).await {
+                        Either::Left((next, _)) => Some(next),
+                        Either::Right(((), _)) => None,
+                    }
+                }
+            };
+            match next {
+                Some(Some(stream)) => {
+                    let client = Rc::clone(&client);
+                    spawn_guarded(async move { client.serve_stream(stream).await });
+                }
+                Some(None) => break,
+                None => {
+                    drains = true;
+                    server.drain();
+                }
+            }
+        }
+        state.metrics.http2.ended(server.ending());
+    }
+
+    async fn serve_stream(&self, mut stream: Connection) {
+        self.serve_requests(&mut stream).await;
+        self.close(stream).await;
+    }
+
+    /// Serves one request after the other, until there are no more; whether the client speaks HTTP/2 instead.
+    async fn serve_requests(&self, connection: &mut Connection) -> bool {
         // As text, for the log lines.
         let client: Rc<str> = connection.peer_addr().to_string().into();
         loop {
@@ -185,7 +244,7 @@ impl Client {
                 let next = std::pin::pin!(connection.next_request());
                 match select(next, stopping).await {
                     Either::Left((next, _)) => next,
-                    Either::Right(((), _)) => break,
+                    Either::Right(((), _)) => return false,
                 }
             };
             panic_point!("edge.connection");
@@ -200,13 +259,14 @@ impl Client {
                 token_ref: None,
             };
             let reusable = match next {
-                Ok(None) => break,
+                Ok(None) => return false,
+                Err(RequestFault::Http2) => return true,
                 Err(fault) => {
                     if matches!(fault, RequestFault::SpeaksTls | RequestFault::SpeaksPlain) {
                         tracing::info!(%client, %fault, "wrong protocol");
                     }
                     if let Some(fault) = fault_of_head(&fault) {
-                        self.refuse(&mut connection, &request, &fault).await;
+                        self.refuse(connection, &request, &fault).await;
                     }
                     false
                 }
@@ -214,17 +274,20 @@ impl Client {
                     let _active = Counted::one(&self.state.metrics.requests_active);
                     let _answering = self.state.requests.answering();
                     // On the heap for as long as it lasts: an idle connection is to be small.
-                    let answer = boxed(|| self.answer(&mut connection, &mut request, head));
+                    let answer = boxed(|| self.answer(connection, &mut request, head));
                     match guarded(answer).await {
                         Some(reusable) => reusable,
-                        None => self.failed(&mut connection, &request).await,
+                        None => self.failed(connection, &request).await,
                     }
                 }
             };
             if !reusable {
-                break;
+                return false;
             }
         }
+    }
+
+    async fn close(&self, connection: Connection) {
         // A process that drains waits for the close too: ended in its middle it would take the last answer back.
         let _answering = self.state.requests.answering();
         connection.close().await;

@@ -13,7 +13,9 @@ use crate::{
 /// # Errors
 /// One is installed already.
 pub fn install(logging: &Logging) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(logging.level.as_str()));
+    // Its words are for those who work on it, one for each frame, and some of them quote what a client sent.
+    let level = format!("{},h2=error", logging.level.as_str());
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::registry().with(filter);
     match logging.format {
         LogFormat::Text => lines.with(TextLines).try_init(),

@@ -16,6 +16,7 @@ mod direct;
 mod drain;
 mod errors;
 mod framing;
+mod http2;
 mod https;
 mod hung;
 mod identity;

@@ -7,6 +7,7 @@ pub mod config;
 pub mod engine;
 pub mod fault_proxy;
 pub mod http;
+pub mod http2;
 pub mod kernel;
 pub mod model;
 pub mod ollama;

@@ -17,5 +17,6 @@ pub use dial::{DialError, dial};
 pub use listener::{Exhausted, Listener};
 pub use local::{LocalError, LocalSocket};
 pub use patience::{PROBE_AFTER, PROBE_EVERY, Patience, STALL_MARGIN};
+pub(crate) use progress::Progress;
 pub use stream::{ReadHalf, Stream, WriteFault, WriteHalf};
 pub(crate) use sys::{is_writable, prepare};

@@ -10,11 +10,11 @@ const LOOKS: u32 = 8;
 
 /// The peer acknowledged nothing for the whole time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stalled;
+pub(crate) struct Stalled;
 
 /// The judgement of one write.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     stall: Duration,
     /// Bytes that were on their way when last looked at, and those handed over since.
     queued: usize,
@@ -25,22 +25,22 @@ pub(super) struct Progress {
 
 impl Progress {
     /// A write of which nothing more was taken at `now`, with `queued` bytes unacknowledged.
-    pub(super) fn new(stall: Duration, queued: usize, now: Instant) -> Self {
+    pub(crate) fn new(stall: Duration, queued: usize, now: Instant) -> Self {
         Self { stall, queued, taken: now, looked: now }
     }
 
     /// The socket took so many bytes more.
-    pub(super) fn sent(&mut self, bytes: usize) {
+    pub(crate) fn sent(&mut self, bytes: usize) {
         self.queued = self.queued.saturating_add(bytes);
     }
 
     /// When to look again.
-    pub(super) fn poll_timeout(&self) -> Instant {
+    pub(crate) fn poll_timeout(&self) -> Instant {
         (self.looked + self.stall / LOOKS).min(self.taken + self.stall)
     }
 
     /// Takes note of what is unacknowledged at `now`.
-    pub(super) fn handle(&mut self, queued: usize, now: Instant) -> Result<(), Stalled> {
+    pub(crate) fn handle(&mut self, queued: usize, now: Instant) -> Result<(), Stalled> {
         self.looked = now;
         if queued < self.queued {
             self.taken = now;

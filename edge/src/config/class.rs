@@ -48,6 +48,7 @@ pub const TABLE: &[(&str, Class)] = &[
     ("limits.body_min_rate", Restart),
     ("limits.body_memory_bytes", Restart),
     ("limits.keepalive_idle_ms", Restart),
+    ("limits.h2_streams", Restart),
     ("limits.write_stall_ms", Restart),
     ("limits.drain_grace_ms", Restart),
     ("logging.level", Restart),

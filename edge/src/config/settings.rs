@@ -238,6 +238,8 @@ pub struct Limits {
     pub body_memory: u64,
     /// Longest idle time of a client connection between requests.
     pub keepalive_idle: Duration,
+    /// Most requests at a time on one HTTP/2 connection.
+    pub h2_streams: u32,
     /// Longest time without progress of a write to a client.
     pub write_stall: Duration,
     /// Longest time that running requests get when the Edge is told to stop.

@@ -2,6 +2,7 @@
 //! at the start, so that no request hashes a label.
 
 mod control;
+mod http2;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,6 +23,7 @@ use crate::{
     usage::{Observed, State},
 };
 use control::ControlMetrics;
+pub use http2::Http2Metrics;
 
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
 const SECONDS: [f64; 16] =
@@ -49,6 +51,8 @@ pub struct Metrics {
     pub accepts_exhausted: IntCounter,
     /// Operators' connections that gave way to newer ones.
     pub ops_displaced: IntCounter,
+    /// Clients' HTTP/2 connections.
+    pub http2: Http2Metrics,
     /// Request bytes from clients.
     pub request_bytes: IntCounter,
     body_memory: IntGauge,
@@ -175,6 +179,7 @@ impl Metrics {
                 "iop_edge_ops_connections_displaced_total",
                 "Operators' connections that gave way to newer ones",
             )?,
+            http2: Http2Metrics::new(r)?,
             request_bytes: counter(r, "iop_edge_request_bytes_total", "Request body bytes from clients")?,
             body_memory: gauge(r, "iop_edge_body_memory_bytes", "Memory that request bodies take")?,
             body_memory_max: gauge(

@@ -306,7 +306,8 @@ fn names_other_version(head: &[u8]) -> bool {
         || (words().count() == 3 && words().next_back().is_some_and(is_version))
 }
 
-fn check_request_fields(version: Version, headers: &Headers) -> Result<(), HeadFault> {
+/// What holds for the fields of a request, whatever brought them.
+pub(in crate::http) fn check_request_fields(version: Version, headers: &Headers) -> Result<(), HeadFault> {
     let mut seen = 0_u32;
     for (name, _) in headers.raw() {
         let bit = singleton_bit(name);
@@ -366,7 +367,8 @@ pub(super) fn declared_body(version: Version, headers: &Headers) -> Result<Decla
     }
 }
 
-fn decimal(digits: &[u8]) -> Option<u64> {
+/// A length: digits and nothing else.
+pub(in crate::http) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > MAX_LENGTH_DIGITS {
         return None;
     }

@@ -4,7 +4,7 @@ use std::{io, time::Instant};
 
 use bytes::BytesMut;
 
-use super::{Connection, Wire};
+use super::{Http1, Wire};
 use crate::{
     clock,
     http::{
@@ -23,6 +23,7 @@ use crate::{
 const READ: usize = 64 * 1024;
 /// Reads after which other tasks of the shard have their turn.
 const READS_PER_TURN: u32 = 4;
+
 /// Why there is no body. The caller may answer once, where [`ReadFault::status`] says with what, and must close the
 /// connection.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +62,42 @@ impl ReadFault {
 }
 
 /// The minimum rate: each window must bring its share, or the end of the body.
-struct Pace {
+pub(in crate::http) struct Pace {
     deadline: Instant,
     received: u64,
     reads: u32,
 }
 
 impl Pace {
+    /// The first window begins now.
+    pub(in crate::http) fn new(limits: &Limits) -> Self {
+        Self { deadline: clock::now() + limits.body_grace, received: 0, reads: 0 }
+    }
+
+    /// By when the window's share must have come.
+    pub(in crate::http) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Takes note of bytes that came, and lets others have their turn now and then.
+    pub(in crate::http) async fn took(&mut self, received: usize, limits: &Limits) -> Result<(), ReadFault> {
+        let window = u64::try_from(limits.body_grace.as_millis()).unwrap_or(u64::MAX);
+        let share = limits.body_min_rate.saturating_mul(window) / 1000;
+        self.received += received as u64;
+        let now = clock::now();
+        if self.received >= share {
+            self.received = 0;
+            self.deadline = now + limits.body_grace;
+        } else if now >= self.deadline {
+            return Err(ReadFault::TimedOut);
+        }
+        self.reads += 1;
+        if self.reads.is_multiple_of(READS_PER_TURN) {
+            yield_now().await;
+        }
+        Ok(())
+    }
+
     /// Waits in time until there is something to receive: until then a body takes no memory.
     async fn stirs(&self, wire: &Wire) -> Result<(), ReadFault> {
         let ready = before(self.deadline, wire.readable()).await.ok_or(ReadFault::TimedOut)?;
@@ -82,43 +112,21 @@ impl Pace {
         into: &mut BytesMut,
         most: usize,
     ) -> Result<(), ReadFault> {
-        let window = u64::try_from(limits.body_grace.as_millis()).unwrap_or(u64::MAX);
-        let share = limits.body_min_rate.saturating_mul(window) / 1000;
         let received = loop {
             match wire.try_read(into, most) {
                 Ok(None) => self.stirs(wire).await?,
                 Ok(Some(0)) => return Err(ReadFault::Truncated),
-                Ok(Some(n)) => break n as u64,
+                Ok(Some(n)) => break n,
                 Err(error) => return Err(ReadFault::Broken(error)),
             }
         };
-        self.received += received;
-        let now = clock::now();
-        if self.received >= share {
-            self.received = 0;
-            self.deadline = now + limits.body_grace;
-        } else if now >= self.deadline {
-            return Err(ReadFault::TimedOut);
-        }
-        self.reads += 1;
-        if self.reads.is_multiple_of(READS_PER_TURN) {
-            yield_now().await;
-        }
-        Ok(())
+        self.took(received, limits).await
     }
 }
 
-impl Connection {
-    /// The body of the current request, at most `max` bytes, with its room in `budget`; empty when there is none or it was
-    /// read already. A client that waits for `100 Continue` gets it here, and only when the announced length is within
-    /// `max` and there is room for it now.
-    ///
-    /// Memory and room grow with what arrives. When the future is dropped what was read is lost, so drop it only to close
-    /// the connection.
-    ///
-    /// # Errors
-    /// The body is too large, too slow, malformed or cut short, or there is no room for it.
-    pub async fn read_body(&mut self, max: usize, budget: &Budget) -> Result<Body, ReadFault> {
+impl Http1 {
+    /// As [`Connection::read_body`](super::Connection::read_body).
+    pub(super) async fn read_body(&mut self, max: usize, budget: &Budget) -> Result<Body, ReadFault> {
         let read = self.read_whole(max, budget).await;
         if read.is_err() {
             self.persist = false;
@@ -140,7 +148,7 @@ impl Connection {
             self.out.extend_from_slice(CONTINUE);
             self.flush().await.map_err(|fault| ReadFault::Broken(io::Error::other(fault)))?;
         }
-        let mut pace = Pace { deadline: clock::now() + self.limits.body_grace, received: 0, reads: 0 };
+        let mut pace = Pace::new(&self.limits);
         let body = match announced.and_then(|length| usize::try_from(length).ok()) {
             Some(length) => self.read_known(length, budget, &mut pace).await?,
             None => self.read_chunked(max, budget, &mut pace).await?,

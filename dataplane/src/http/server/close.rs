@@ -2,19 +2,17 @@
 
 use bytes::BytesMut;
 
-use super::{Connection, response::Writing};
+use super::{Http1, response::Writing};
 use crate::{clock, time::before};
 
 /// Bytes thrown away at a time.
 const DISCARD: usize = 64 * 1024;
 
-impl Connection {
-    /// Ends the connection: what is pending is written, then FIN, under TLS behind close_notify. Where unread input is to be expected it is thrown away for
-    /// a while, because closing over it would reset the connection and take the answer from the client.
-    ///
-    /// A body that was not finished lacks its end then, which the client can tell; one that nothing but the end of the
-    /// connection ends is reset instead.
-    pub async fn close(mut self) {
+impl Http1 {
+    /// What is pending is written, then FIN, under TLS behind close_notify. Where unread input is to be expected it is thrown away for a while, because closing
+    /// over it would reset the connection and take the answer from the client. A body that nothing but the end of the connection
+    /// ends is reset instead, where it was not finished.
+    pub(super) async fn close(mut self) {
         // It would hold the socket until its cancellation is through.
         self.watch = None;
         let written = self.flush().await.is_ok() && self.writing != Writing::UntilClose;
@@ -33,14 +31,14 @@ impl Connection {
         }
     }
 
-    /// Ends the connection in the middle of a body: what was pushed is written, then FIN without the body's end.
-    pub async fn break_off(mut self) {
+    /// What was pushed is written, then FIN without the body's end.
+    pub(super) async fn break_off(mut self) {
         self.linger = true;
         self.close().await;
     }
 
-    /// Ends the connection by a reset, at once or when the last watch is dropped. What was not flushed is lost.
-    pub fn abort_hard(self) {
+    /// At once or when the last watch is dropped.
+    pub(super) fn abort_hard(self) {
         self.wire.reset_on_close();
     }
 

@@ -1,4 +1,5 @@
-//! The driver of one client connection: requests in, responses out, one at a time.
+//! The driver of one client connection: requests in, responses out, one at a time; or of one stream of a connection that has
+//! many ([`http2`](super::http2)), which is the same to its owner but has one request.
 //!
 //! One task owns a [`Connection`] and calls, per request: [`Connection::next_request`], [`Connection::read_body`],
 //! [`Connection::begin`], [`Connection::push`] and [`Connection::flush`] as often as needed, [`Connection::finish`] and a
@@ -10,6 +11,7 @@
 
 mod body;
 mod close;
+mod connection;
 mod response;
 mod secure;
 mod spare;
@@ -19,7 +21,7 @@ mod wire;
 
 use std::{
     cell::RefCell,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     net::SocketAddr,
     pin::Pin,
@@ -30,9 +32,11 @@ use std::{
 
 use bytes::BytesMut;
 
+pub(super) use body::Pace;
 pub use body::ReadFault;
+pub use connection::Connection;
 pub use response::ResponseBody;
-use response::Writing;
+pub(super) use response::Writing;
 pub use secure::{Handshake, Secure, handshake};
 pub use wire::Wire;
 
@@ -42,6 +46,7 @@ use super::{
         parse::{HeadFault, HeadScan},
     },
     head::{Method, RequestHead, Version, list_elements},
+    http2::{self, PREFACE_HEAD},
     limits::Limits,
 };
 use crate::{clock, net::Stream, time::before, tls::session::HANDSHAKE_RECORD};
@@ -78,6 +83,9 @@ pub enum RequestFault {
     /// The connection broke.
     #[error("the connection broke")]
     Broken(#[source] io::Error),
+    /// It is none of HTTP/1: the client speaks HTTP/2, for which there is [`Connection::into_http2`].
+    #[error("the client speaks HTTP/2")]
+    Http2,
 }
 
 impl RequestFault {
@@ -87,6 +95,7 @@ impl RequestFault {
             Self::Head(fault) => Some(fault.status()),
             Self::TimedOut => Some(408),
             Self::SpeaksTls | Self::SpeaksPlain | Self::Truncated => Some(400),
+            Self::Http2 => Some(505),
             Self::Broken(_) => None,
         }
     }
@@ -111,6 +120,11 @@ impl Watch {
     fn of(wire: &Wire) -> Self {
         Self(Box::pin(wire.watch()))
     }
+
+    /// Of one stream of several: it ends when that is reset, or its connection is over.
+    fn of_stream(stream: Rc<http2::Stream>) -> Self {
+        Self(Box::pin(poll_fn(move |cx| stream.poll_gone(cx).map(Ok))))
+    }
 }
 
 impl std::fmt::Debug for Watch {
@@ -129,24 +143,35 @@ impl Future for Watch {
 
 /// The client's end of a connection. It keeps the socket open for as long as it exists.
 #[derive(Debug)]
-pub struct Peer(Wire);
+pub struct Peer(Whom);
+
+#[derive(Debug)]
+enum Whom {
+    Socket(Wire),
+    Stream(Rc<http2::Stream>),
+}
 
 impl Peer {
     /// Whether the client has closed its side or the connection broke, as far as can be seen past what it has sent in advance.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.0.has_left()
+        match &self.0 {
+            Whom::Socket(wire) => wire.has_left(),
+            Whom::Stream(stream) => stream.is_gone(),
+        }
     }
 }
 
-/// One client connection. Dropped in the middle of a response it leaves the client with a broken end.
+/// An HTTP/1 connection.
 #[derive(Debug)]
-pub struct Connection {
+struct Http1 {
     wire: Wire,
     limits: Rc<Limits>,
     /// Received and not yet used.
     buf: BytesMut,
     scan: HeadScan,
+    /// There was no request yet.
+    fresh: bool,
     /// By when the head must be whole, once it is being waited for.
     head_deadline: Option<Instant>,
     /// By when a next request must begin.
@@ -174,20 +199,16 @@ pub struct Connection {
     watch: Option<Watch>,
 }
 
-impl Connection {
+impl Http1 {
     /// An accepted connection; the deadline of its first head runs from now.
-    pub fn new(wire: impl Into<Wire>, limits: Rc<Limits>) -> Self {
-        Self::resume(wire, BytesMut::new(), limits)
-    }
-
-    /// As [`Connection::new`], where the first bytes were received already.
-    pub fn resume(wire: impl Into<Wire>, received: BytesMut, limits: Rc<Limits>) -> Self {
+    fn resume(wire: impl Into<Wire>, received: BytesMut, limits: Rc<Limits>) -> Self {
         let head_deadline = Some(clock::now() + limits.head_deadline);
         Self {
             wire: wire.into(),
             limits,
             buf: received,
             scan: HeadScan::default(),
+            fresh: true,
             head_deadline,
             idle_deadline: None,
             body: BodyDecoder::none(),
@@ -206,41 +227,34 @@ impl Connection {
         }
     }
 
-    /// A connection of a client that speaks plain HTTP where it should have spoken TLS: its first request is a fault.
-    pub fn misdirected(stream: Stream, received: BytesMut, limits: Rc<Limits>) -> Self {
+    fn misdirected(stream: Stream, received: BytesMut, limits: Rc<Limits>) -> Self {
         Self { misdirected: true, ..Self::resume(stream, received, limits) }
     }
 
-    /// Whether a request is there to which nothing has been answered yet.
-    pub fn awaits_answer(&self) -> bool {
+    fn awaits_answer(&self) -> bool {
         self.writing == Writing::Waiting && self.out.is_empty()
     }
 
-    /// The client's address.
-    pub fn peer_addr(&self) -> SocketAddr {
+    fn peer_addr(&self) -> SocketAddr {
         self.wire.peer_addr()
     }
 
-    /// Gives the transport up to another protocol, with what was received and not used.
-    pub fn into_wire(mut self) -> (Wire, BytesMut) {
+    fn into_wire(mut self) -> (Wire, BytesMut) {
         self.watch = None;
         (self.wire, self.buf)
     }
 
-    /// Ends the connection after the response that is pending, if any; responses that begin from now on say so.
-    pub fn set_draining(&mut self) {
+    fn set_draining(&mut self) {
         self.draining = true;
     }
 
-    /// Waits for the next request. `None` = no more: the client closed, was idle for too long, the last response ended
-    /// the connection, or the connection drains. Loses nothing when dropped; deadlines go on running then.
-    ///
-    /// # Errors
-    /// The head is refused, late or cut short.
-    pub async fn next_request(&mut self) -> Result<Option<RequestHead>, RequestFault> {
+    async fn next_request(&mut self) -> Result<Option<RequestHead>, RequestFault> {
         loop {
             if self.draining || !self.persist || self.writing != Writing::Done || !self.out.is_empty() {
                 return Ok(None);
+            }
+            if self.fresh && !self.misdirected && self.buf.starts_with(PREFACE_HEAD) {
+                return Err(RequestFault::Http2);
             }
             match self.scan.request_head(&mut self.buf, &self.limits) {
                 Ok(Some(_)) if self.misdirected => return Err(self.fail(RequestFault::SpeaksPlain)),
@@ -312,6 +326,7 @@ impl Connection {
     }
 
     fn take_request(&mut self, head: RequestHead) -> Result<RequestHead, RequestFault> {
+        self.fresh = false;
         self.head_deadline = None;
         self.idle_deadline = None;
         self.body = match BodyDecoder::for_request(&head, &self.limits) {
@@ -351,25 +366,21 @@ impl Connection {
         fault
     }
 
-    /// Ends when [`Connection::check_gone`] is to be called. Stays armed while the response is written. One that was kept is
-    /// taken up again: it may have fired for what has been read since.
-    pub fn watch(&mut self) -> Watch {
+    /// One that was kept is taken up again: it may have fired for what has been read since.
+    fn watch(&mut self) -> Watch {
         self.watch.take().filter(|_| !self.wire.has_buffered()).unwrap_or_else(|| Watch::of(&self.wire))
     }
 
-    /// Takes back a watch of this connection that has not fired, to wait for the next request with.
-    pub fn keep_watch(&mut self, watch: Watch) {
+    fn keep_watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
     }
 
-    /// A hold on the socket for asking, while a write is going on, whether the client has left.
-    pub fn peer(&self) -> Peer {
-        Peer(self.wire.share())
+    fn peer(&self) -> Peer {
+        Peer(Whom::Socket(self.wire.share()))
     }
 
-    /// After the watch has fired: whether the client has gone. What it sent in advance is kept for its next request, up
-    /// to [`Limits::look_ahead`].
-    pub fn check_gone(&mut self) -> Gone {
+    /// What the client sent in advance is kept for its next request, up to [`Limits::look_ahead`].
+    fn check_gone(&mut self) -> Gone {
         let room = self.limits.look_ahead.saturating_sub(self.buf.len());
         if room == 0 {
             return Gone::Deaf;

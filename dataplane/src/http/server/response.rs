@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::{Connection, spare};
+use super::{Http1, spare};
 use crate::{
     http::{
         date,
@@ -29,7 +29,7 @@ pub enum ResponseBody {
 
 /// Where the response is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
+pub(in crate::http) enum Writing {
     /// A request is there, no response has begun.
     Waiting,
     /// Bytes of the body still to come.
@@ -42,12 +42,9 @@ pub(super) enum Writing {
     Done,
 }
 
-impl Connection {
-    /// Appends the head of the response to the output. Framing fields come from `body` and from the state of the connection,
-    /// not from the head's fields.
-    ///
+impl Http1 {
     /// A request body that was not read is thrown away here, or the connection will close after the response.
-    pub fn begin(&mut self, head: &ResponseHead, body: ResponseBody) {
+    pub(super) fn begin(&mut self, head: &ResponseHead, body: ResponseBody) {
         self.settle_body();
         self.take_buffer();
         let bodiless = head.is_informational() || matches!(head.status, 204 | 304);
@@ -82,8 +79,8 @@ impl Connection {
         }
     }
 
-    /// Appends a piece of the body, as one chunk where the response is chunked. Bytes over an announced length are not sent.
-    pub fn push(&mut self, data: &[u8]) {
+    /// As one chunk where the response is chunked.
+    pub(super) fn push(&mut self, data: &[u8]) {
         self.take_buffer();
         match self.writing {
             Writing::Chunked => encode::chunk_of(&mut self.out, data),
@@ -98,8 +95,8 @@ impl Connection {
         }
     }
 
-    /// Appends pieces of the body, as one chunk for all of them where the response is chunked.
-    pub fn push_parts(&mut self, parts: &[Bytes]) {
+    /// As one chunk for all of them where the response is chunked.
+    pub(super) fn push_parts(&mut self, parts: &[Bytes]) {
         self.take_buffer();
         if self.writing == Writing::Chunked {
             encode::chunk(&mut self.out, parts);
@@ -110,8 +107,8 @@ impl Connection {
         }
     }
 
-    /// Ends the body. A body shorter than announced ends the connection, so that the client can tell.
-    pub fn finish(&mut self) {
+    /// A body shorter than announced ends the connection, so that the client can tell.
+    pub(super) fn finish(&mut self) {
         self.take_buffer();
         match self.writing {
             Writing::Chunked => self.out.extend_from_slice(encode::LAST_CHUNK),
@@ -122,16 +119,12 @@ impl Connection {
     }
 
     /// Bytes that wait for a flush.
-    pub fn pending(&self) -> usize {
+    pub(super) fn pending(&self) -> usize {
         self.out.len()
     }
 
-    /// Writes all output. Drive it to its end: dropped, the output is lost and the connection of no use.
-    ///
-    /// # Errors
-    /// The client takes nothing for [`Limits::write_stall`](crate::http::limits::Limits::write_stall), or the connection broke,
-    /// now or before. Closing it resets it then.
-    pub async fn flush(&mut self) -> Result<(), WriteFault> {
+    /// Once it has failed, or was dropped, closing resets the connection.
+    pub(super) async fn flush(&mut self) -> Result<(), WriteFault> {
         if self.broken {
             return Err(WriteFault::Io(io::ErrorKind::BrokenPipe.into()));
         }
@@ -151,16 +144,5 @@ impl Connection {
         if self.out.capacity() == 0 {
             self.out = spare::take();
         }
-    }
-
-    /// Sends a whole response.
-    ///
-    /// # Errors
-    /// As [`Connection::flush`].
-    pub async fn respond(&mut self, head: &ResponseHead, body: &[u8]) -> Result<(), WriteFault> {
-        self.begin(head, ResponseBody::Length(body.len() as u64));
-        self.push(body);
-        self.finish();
-        self.flush().await
     }
 }

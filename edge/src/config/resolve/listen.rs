@@ -214,6 +214,7 @@ pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits
     let head_fields = context.count(typed.head_fields.as_ref(), "limits.head_fields", 16..=1000, 100);
     let body_bytes =
         context.count(typed.body_bytes.as_ref(), "limits.body_bytes", 1..=BODY_BYTES_MAX, 33_554_432);
+    let h2_streams = context.count(typed.h2_streams.as_ref(), "limits.h2_streams", 1..=10_000, 100);
     Limits {
         head_bytes: usize::try_from(head_bytes).unwrap_or(usize::MAX),
         head_fields: usize::try_from(head_fields).unwrap_or(usize::MAX),
@@ -243,6 +244,7 @@ pub(super) fn limits(context: &mut Context<'_>, typed: &typed::Limits) -> Limits
             1..=DAY_MS,
             100_000,
         ),
+        h2_streams: u32::try_from(h2_streams).unwrap_or(u32::MAX),
         write_stall: context.millis(
             typed.write_stall_ms.as_ref(),
             "limits.write_stall_ms",

@@ -45,6 +45,7 @@ fn a_missing_key_has_its_default() {
     assert_eq!(settings.limits.body_timeout, Duration::from_secs(10));
     assert_eq!(settings.limits.body_min_rate, 1024);
     assert_eq!(settings.limits.keepalive_idle, Duration::from_secs(100));
+    assert_eq!(settings.limits.h2_streams, 100);
     assert_eq!(settings.limits.write_stall, Duration::from_secs(60));
     assert_eq!(settings.limits.drain_grace, Duration::from_secs(30));
     assert_eq!((settings.logging.level, settings.logging.format), (LogLevel::Info, LogFormat::Text));

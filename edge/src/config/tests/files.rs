@@ -125,7 +125,7 @@ fn every_key_of_the_contract_is_known() {
 edge: { name: edge-1, shards: 0, cpus: [] }
 listen: { http: ["0.0.0.0:8080", "[::]:8080"], https: [], tls: { cert_file: "", key_file: "", min_version: "1.2" }, node: ["0.0.0.0:9443"], ops: "127.0.0.1:9090", admin_socket: "" }
 identity: { cert_file: pki/edge.crt, key_file: pki/edge.key, node_ca_file: pki/node-ca.crt, crl_file: "" }
-limits: { head_bytes: 65536, head_fields: 100, head_timeout_ms: 10000, body_bytes: 33554432, body_memory_bytes: 536870912, body_timeout_ms: 10000, body_min_rate: 1024, keepalive_idle_ms: 100000, write_stall_ms: 60000, drain_grace_ms: 30000 }
+limits: { head_bytes: 65536, head_fields: 100, head_timeout_ms: 10000, body_bytes: 33554432, body_memory_bytes: 536870912, body_timeout_ms: 10000, body_min_rate: 1024, keepalive_idle_ms: 100000, h2_streams: 100, write_stall_ms: 60000, drain_grace_ms: 30000 }
 logging: { level: info, format: text }
 metrics: { enabled: true }
 bootstrap: {}

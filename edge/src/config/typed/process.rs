@@ -107,6 +107,9 @@ section! {
         /// Longest time that a client's connection may be idle between requests.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 100_000))]
         pub keepalive_idle_ms: Opt<i64>,
+        /// Requests at a time on one HTTP/2 connection of a client; more are refused in a way that has it send them again.
+        #[schemars(range(min = 1, max = 10_000), extend("default" = 100))]
+        pub h2_streams: Opt<i64>,
         /// Longest time in which a client may take nothing of what waits for it; one that reads slowly takes something all the time.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 60_000))]
         pub write_stall_ms: Opt<i64>,

@@ -289,7 +289,7 @@ impl Routes {
                     self.saw("more");
                     connection.push(b"more");
                     let _sent = connection.flush().await;
-                    if connection.buf.ends_with(b"\r\n\r\n") {
+                    if connection.http1().buf.ends_with(b"\r\n\r\n") {
                         break;
                     }
                 }
@@ -320,7 +320,7 @@ impl Routes {
         .await;
         self.saw("waiting");
         let end = clock::now() + Duration::from_millis(300);
-        while clock::now() < end && connection.wire.unread() == 0 {
+        while clock::now() < end && connection.http1().wire.unread() == 0 {
             sleep_until(clock::now() + Duration::from_millis(5)).await;
         }
         assert_eq!(connection.check_gone(), Gone::No);

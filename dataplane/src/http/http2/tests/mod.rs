@@ -1,0 +1,5 @@
+mod exchanges;
+mod floods;
+mod harness;
+mod protocol;
+mod raw;
