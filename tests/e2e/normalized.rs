@@ -203,12 +203,16 @@ fn calls_in_the_text_of_a_marked_run_are_tool_calls_and_the_response_says_so() -
     let run = node.run_request()?;
     let marked = [(TEXT_TOOL_FALLBACK_KEY, "true")];
     node.event_with(run.stream, 0, RunEventKind::Start, &marked)?;
-    for (sequence, part) in
-        (1..).zip(["Look: <tool", "_call>{\"name\": \"f\", \"argum", "ents\": {\"a\": 1}}</tool_call>"])
-    {
+    let unknown = "<tool_call>{\"name\":\"g\"}</tool_call>";
+    for (sequence, part) in (1..).zip([
+        "Look: <tool",
+        "_call>{\"name\": \"f\", \"argum",
+        "ents\": {\"a\": 1}}</tool_call>",
+        unknown,
+    ]) {
         node.event(run.stream, sequence, said(part))?;
     }
-    node.event_with(run.stream, 4, completed("stop"), &marked)?;
+    node.event_with(run.stream, 5, completed("stop"), &marked)?;
     let answer = client.answer()?;
     ensure!(answer.header("x-iop-tool-mode") == Some("text"), "{}", answer.head);
     let chunks = chunks(&answer)?;
@@ -220,8 +224,13 @@ fn calls_in_the_text_of_a_marked_run_are_tool_calls_and_the_response_says_so() -
         deltas[2]["tool_calls"][0]["id"].as_str().is_some_and(|id| id.starts_with("call_")),
         "{deltas:?}"
     );
+    ensure!(deltas[4]["content"] == unknown, "{deltas:?}");
     ensure!(chunks.last().cloned().unwrap_or_default()["choices"][0]["finish_reason"] == "tool_calls");
-    Ok(())
+    let is_counted = || {
+        let metrics = http::get(&edge.ops, "/metrics", None)?.text();
+        Ok(http::metric(&metrics, "iop_edge_text_tools_unknown_total") == Some(1.0))
+    };
+    eventually(SOON, "the call of no function of the request is counted", is_counted)
 }
 
 // req: API-1

@@ -656,6 +656,8 @@ impl Session<'_> {
         if let Some(usage) = &usage {
             self.shard.metrics.used(usage);
         }
+        let unknown = self.written.as_ref().map_or(0, |written| written.unknown_calls());
+        self.shard.metrics.text_tools_unknown.inc_by(unknown);
         let (outcome, reusable) = match way_out {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),

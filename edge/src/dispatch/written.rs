@@ -170,6 +170,14 @@ impl Written {
         matches!(&self.source, Source::Run(answer) if answer.has_text_tools())
     }
 
+    /// How often its model wrote a call of a function that the request does not have.
+    pub(super) fn unknown_calls(&self) -> u64 {
+        match &self.source {
+            Source::Run(answer) => answer.unknown_calls(),
+            Source::Chat(_) => 0,
+        }
+    }
+
     /// The end of a stream that had begun and failed, where only its writer can write it.
     pub(super) fn failed(&mut self, fault: &Fault) -> Option<Vec<u8>> {
         let mut end = Vec::new();

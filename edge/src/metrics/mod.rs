@@ -92,6 +92,8 @@ pub struct Metrics {
     pub frames_ignored: IntCounter,
     /// Streams whose Node broke the frame order or its credit.
     pub stream_violations: IntCounter,
+    /// Calls in a model's text of functions that its request does not have (api.md §7 rule 5).
+    pub text_tools_unknown: IntCounter,
     /// Answers of Nodes to commands that nobody waits for.
     pub answers_ignored: IntCounter,
     tokens: AtomicU64,
@@ -279,6 +281,11 @@ impl Metrics {
                 r,
                 "iop_edge_stream_violations_total",
                 "Streams that broke frame order or credit",
+            )?,
+            text_tools_unknown: counter(
+                r,
+                "iop_edge_text_tools_unknown_total",
+                "Calls in the text of a model of functions that its request does not have",
             )?,
             answers_ignored: counter(
                 r,
