@@ -24,7 +24,13 @@ struct Way {
     prefix: &'static str,
 }
 
-const WAYS: &[Way] = &[Way { surface: Surface::Chat, prefix: "" }];
+const WAYS: &[Way] = &[
+    Way { surface: Surface::Chat, prefix: "" },
+    Way { surface: Surface::Responses, prefix: "" },
+    Way { surface: Surface::Responses, prefix: "chat/" },
+    Way { surface: Surface::Messages, prefix: "" },
+    Way { surface: Surface::Messages, prefix: "chat/" },
+];
 
 /// Edge and Node in front of a server that knows chat completions alone, and one that has a language of its own.
 struct Stand {

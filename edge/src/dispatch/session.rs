@@ -460,10 +460,8 @@ impl Session<'_> {
         };
         self.downstream.drained(bytes.len());
         let told = written.body(&bytes);
-        // Before the response has begun, what goes wrong has a status of its own.
-        if told.is_ok() || self.downstream.has_begun() {
-            self.pass_on();
-        }
+        // What was said before it went wrong has been said, whether or not both came at once.
+        self.pass_on();
         told.err().map(WayOut::Refuse)
     }
 
