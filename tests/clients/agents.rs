@@ -5,8 +5,9 @@ use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use iop_tests::{
-    Process,
-    bench::{SOON, eventually},
+    Process, ProviderYaml,
+    bench::{NODE, SOON, eventually, metric, site, start_node, yaml},
+    engine::{self, Engine},
     model::{
         ScriptedModel, Surface,
         plot::{READ_FILE, WRITTEN, WRITTEN_FILE},
@@ -245,8 +246,18 @@ fn claude_code_does_its_task_where_messages_are_spoken() -> anyhow::Result<()> {
 }
 
 #[test]
+fn claude_code_does_its_task_at_a_provider_of_chat_completions_alone() -> anyhow::Result<()> {
+    does_the_task(Agent::Claude, "chat/")
+}
+
+#[test]
 fn codex_does_its_task_where_responses_are_spoken() -> anyhow::Result<()> {
     does_the_task(Agent::Codex, "openai/")
+}
+
+#[test]
+fn codex_does_its_task_at_a_provider_of_chat_completions_alone() -> anyhow::Result<()> {
+    does_the_task(Agent::Codex, "chat/")
 }
 
 #[test]
@@ -256,6 +267,23 @@ fn each_agent_asks_no_more_often_through_the_edge() -> anyhow::Result<()> {
         Agent::Claude => asked(&stand.anthropic, model, None),
         Agent::Codex => asked(&stand.openai, model, None),
     })
+}
+
+#[test]
+fn each_agent_asks_no_more_often_where_the_edge_translates() -> anyhow::Result<()> {
+    for agent in [Agent::Claude, Agent::Codex] {
+        let stand = Stand::start()?;
+        let other = match agent {
+            Agent::Claude => ["chat/", "openai/"],
+            Agent::Codex => ["anthropic/", "chat/"],
+        };
+        failures(&stand.url(), stand.site.token(), other, |model, of| match of {
+            _ if of == agent => asked(&stand.chat, model, None),
+            Agent::Claude => asked(&stand.anthropic, model, None),
+            Agent::Codex => asked(&stand.openai, model, None),
+        })?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -274,4 +302,37 @@ fn each_agent_takes_the_edges_own_refusals_for_what_they_are() -> anyhow::Result
         ensure!(count >= 1.0 && count <= no_model, "{agent:?}: {count} times");
     }
     Ok(())
+}
+
+/// llama.cpp's own server behind an Edge that translates, or lets through what this server speaks itself.
+fn takes_a_turn_on_llama_cpp(agent: Agent) -> anyhow::Result<()> {
+    let Some(python) = peer("IOP_TEST_PYTHON")? else { return Ok(()) };
+    let site = site()?;
+    let engine = Engine::start(&python, site.dir(), engine::Context::Long)?;
+    let provider = |id: &str, profile: &str| ProviderYaml {
+        extra: format!("profile: {profile}"),
+        ..ProviderYaml::new(id, NODE, &engine.base_url(), id)
+    };
+    let edge =
+        site.edge(&yaml().with(provider("tiny", "openai_compat")).with(provider("tiny-raw", "llama_cpp")))?;
+    let (_node, _) = start_node(&site, NODE, &edge.node)?;
+    let models: &[&str] = if agent == Agent::Codex { &["tiny", "tiny-raw"] } else { &["tiny"] };
+    for model in models {
+        let url = format!("http://{}/v1", edge.http);
+        let Some(run) = agent.run(&url, site.token(), model, "hi")? else { return Ok(()) };
+        ensure!(run.code == 0, "{agent:?} on {model}: {}", run.said);
+        println!("{agent:?} on {model}: {}", run.said.lines().last().unwrap_or_default());
+        eventually(SOON, "nothing runs", || Ok(metric(&edge, "iop_edge_leases")? == 0.0))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn claude_code_takes_a_turn_on_llama_cpp() -> anyhow::Result<()> {
+    takes_a_turn_on_llama_cpp(Agent::Claude)
+}
+
+#[test]
+fn codex_takes_a_turn_on_llama_cpp() -> anyhow::Result<()> {
+    takes_a_turn_on_llama_cpp(Agent::Codex)
 }

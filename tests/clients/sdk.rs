@@ -142,9 +142,17 @@ matrix! {
     openai_python_chat_raw: OpenAiPython, "chat", "raw";
     openai_python_chat_normalized: OpenAiPython, "chat", "normalized";
     openai_python_responses_raw: OpenAiPython, "responses", "raw";
+    openai_python_responses_translated: OpenAiPython, "responses", "translated";
+    openai_python_responses_normalized: OpenAiPython, "responses", "normalized";
     anthropic_python_messages_raw: AnthropicPython, "messages", "raw";
+    anthropic_python_messages_translated: AnthropicPython, "messages", "translated";
+    anthropic_python_messages_normalized: AnthropicPython, "messages", "normalized";
     openai_node_chat_raw: OpenAiNode, "chat", "raw";
     openai_node_chat_normalized: OpenAiNode, "chat", "normalized";
     openai_node_responses_raw: OpenAiNode, "responses", "raw";
+    openai_node_responses_translated: OpenAiNode, "responses", "translated";
+    openai_node_responses_normalized: OpenAiNode, "responses", "normalized";
     anthropic_node_messages_raw: AnthropicNode, "messages", "raw";
+    anthropic_node_messages_translated: AnthropicNode, "messages", "translated";
+    anthropic_node_messages_normalized: AnthropicNode, "messages", "normalized";
 }
