@@ -21,9 +21,8 @@ use super::{
     pem::{self, PemError},
 };
 
-/// The application protocols that are offered (RFC 7301), in our order. HTTP/2 goes in front of them. A client that names none
-/// of them is refused; one that names nothing gets HTTP/1.1. The last one is what `curl --http1.0` names.
-pub const ALPN: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+/// The application protocols that are offered (RFC 7301), in our order. A client that names none of them is refused; one that names nothing gets HTTP/1.1. The last one is what `curl --http1.0` names.
+pub const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
 /// Most certificates in a chain that is presented to clients, the leaf included.
 pub const CHAIN_CERTS_MAX: usize = 10;
 /// Names of a certificate that are kept for people.

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     task::Poll,
     time::Duration,
 };
@@ -15,6 +15,7 @@ use ::h2::{RecvStream, client::SendRequest};
 use ::http::{Request, Response};
 use bytes::{Bytes, BytesMut};
 use futures::future::{Either, select};
+use rustls::ServerConfig;
 
 use super::super::{Ending, Http2Limits, Notice, wire::Port};
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         budget::Budget,
         head::{RequestHead, ResponseHead},
         limits::Limits,
-        server::{Connection, Gone, RequestFault, ResponseBody},
+        server::{Connection, Gone, Handshake, RequestFault, ResponseBody, Wire, handshake},
     },
     local::Latch,
     mailbox::{Sender, for_shard},
@@ -52,6 +53,16 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(driver: DriverWish, limits: Limits, bounds: Http2Limits) -> Self {
+        Self::over(driver, limits, bounds, None)
+    }
+
+    /// As [`Server::start`], under TLS.
+    pub(super) fn over(
+        driver: DriverWish,
+        limits: Limits,
+        bounds: Http2Limits,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Patience::with_readers()).unwrap();
         let address = listener.local_addr().unwrap();
         let (see, seen) = mpsc::channel();
@@ -80,8 +91,20 @@ impl Server {
                     continue;
                 };
                 let routes = Routes { see: see.clone(), budget: shared.clone() };
-                let connection = Connection::new(accepted, Rc::clone(&limits));
-                spawn_guarded(routes.serve(connection, bounds, Rc::clone(&drain)));
+                let (limits, drain) = (Rc::clone(&limits), Rc::clone(&drain));
+                let Some(tls) = tls.clone() else {
+                    spawn_guarded(routes.serve(Connection::new(accepted, limits), bounds, drain));
+                    continue;
+                };
+                spawn_guarded(async move {
+                    match handshake(accepted, tls, clock::now() + PATIENCE).await.unwrap() {
+                        Handshake::Secure(secure) => {
+                            let connection = Connection::new(Wire::Secure(secure), limits);
+                            routes.serve(connection, bounds, drain).await;
+                        }
+                        Handshake::Plain(..) => panic!("plain"),
+                    }
+                });
             }
         })
         .unwrap();
@@ -172,7 +195,9 @@ impl Routes {
     }
 
     async fn serve(self, mut connection: Connection, bounds: Http2Limits, drain: Rc<Latch>) {
-        match connection.next_request().await {
+        let first =
+            if connection.is_http2() { Err(RequestFault::Http2) } else { connection.next_request().await };
+        match first {
             Err(RequestFault::Http2) => {}
             Ok(Some(_)) => {
                 let _gone = connection.respond(&ResponseHead::new(200), b"http/1").await;

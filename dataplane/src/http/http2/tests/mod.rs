@@ -3,3 +3,4 @@ mod floods;
 mod harness;
 mod protocol;
 mod raw;
+mod secure;

@@ -3,7 +3,10 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::Arc,
 };
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::harness::PATIENCE;
 
@@ -41,8 +44,14 @@ impl Frame {
     }
 }
 
+/// What frames go over.
+trait Carrier: Read + Write {}
+
+impl<C: Read + Write> Carrier for C {}
+
 pub(super) struct Raw {
-    stream: TcpStream,
+    carrier: Box<dyn Carrier>,
+    socket: TcpStream,
 }
 
 impl Raw {
@@ -52,19 +61,33 @@ impl Raw {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { stream }
+        let socket = stream.try_clone().unwrap();
+        Self { carrier: Box::new(stream), socket }
+    }
+
+    /// As [`Raw::open`], under TLS.
+    pub(super) fn open_secure(address: SocketAddr, config: ClientConfig, name: &'static str) -> Self {
+        let plain = Self::open(address);
+        let socket = plain.socket.try_clone().unwrap();
+        let session = ClientConnection::new(Arc::new(config), name.try_into().unwrap()).unwrap();
+        Self { carrier: Box::new(StreamOwned::new(session, plain.socket)), socket }
     }
 
     /// Connected, and past the preface.
     pub(super) fn connect(address: SocketAddr) -> Self {
-        let mut raw = Self::open(address);
+        Self::open(address).begin()
+    }
+
+    /// Past the preface.
+    pub(super) fn begin(mut self) -> Self {
+        let raw = &mut self;
         raw.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         raw.frame(SETTINGS, 0, 0, &[]);
-        raw
+        self
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.stream.write_all(bytes)
+        self.carrier.write_all(bytes)
     }
 
     /// Sends a frame; whether the server still takes any.
@@ -75,10 +98,10 @@ impl Raw {
     /// The next frame; `None` at the end of the connection.
     pub(super) fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
-        self.stream.read_exact(&mut head).ok()?;
+        self.carrier.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; usize::try_from(length).unwrap()];
-        self.stream.read_exact(&mut payload).ok()?;
+        self.carrier.read_exact(&mut payload).ok()?;
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         Some(Frame { kind: head[3], flags: head[4], stream, payload })
     }
@@ -102,15 +125,20 @@ impl Raw {
         Some(code)
     }
 
+    /// Whether the connection ends as it should, under TLS by close_notify, whatever comes before.
+    pub(super) fn ends_well(&mut self) -> bool {
+        self.carrier.read_to_end(&mut Vec::new()).is_ok()
+    }
+
     /// Closes the sending side.
     pub(super) fn end(&self) {
-        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        self.socket.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
     /// Everything up to the end of the connection.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        let _reset = self.stream.read_to_end(&mut rest);
+        let _reset = self.carrier.read_to_end(&mut rest);
         rest
     }
 
