@@ -74,7 +74,8 @@ fn what_waits_for_its_slot_hears_something_and_is_told_a_late_failure_in_its_str
     let mut waits = bench.begin(true, "events=3")?;
     let head = waits.read_head()?;
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
-    waits.wait_for(": ka\n: ka\n")?;
+    // Each in a chunk of its own.
+    waits.wait_for(": ka\n\r\n5\r\n: ka\n")?;
     assert!(!String::from_utf8_lossy(waits.buffered()).contains("data:"));
     // One that is not streamed has nothing to hear, and gets its own status.
     let mut whole = bench.begin(false, "status=429 error-body=vllm retry-after=7")?;
