@@ -1,6 +1,6 @@
 //! Content codings of request bodies (RFC 9110 §8.4, RFC 7694): gzip, deflate, br, zstd, taken off under a cap.
 //!
-//! A [`Decoder`] is a pure machine: each [`Decoder::step`] takes at most [`STEP_IN`] bytes and gives about [`STEP_OUT`], which
+//! A [`Decoder`] is a pure machine: each [`Decoder::step`] takes at most 4 KiB and gives about 32 KiB, which
 //! takes a fraction of a millisecond whatever the bytes are, so that its owner lets others have their turn in between.
 //! [`decode`] is that owner. What comes out is bounded three times: by the caller's limit, by [`RATIO_MAX`], and by the budget
 //! of memory that all bodies share.
