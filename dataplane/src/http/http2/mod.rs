@@ -3,7 +3,7 @@
 //! The `h2` crate has the protocol: frames, HPACK, windows, the states of streams. Here is what stands around it. [`Server`] drives
 //! one connection and gives each stream as a [`server::Connection`](super::server::Connection), whose owner need not know by
 //! which protocol its request came; a task of its own answers each. `wire` lies below the crate, carries its bytes and sees the
-//! head of every frame, for [`flood`] to judge; [`exchange`] is a stream's end, [`head`] translates heads.
+//! head of every frame, for `flood` to judge; `exchange` is a stream's end, `head` translates heads.
 //!
 //! ```text
 //! socket <-> wire <-> h2 <-> Server (one task)  -- Connection --> a task for each stream

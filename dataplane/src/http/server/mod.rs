@@ -1,5 +1,5 @@
 //! The driver of one client connection: requests in, responses out, one at a time; or of one stream of a connection that has
-//! many ([`http2`](super::http2)), which is the same to its owner but has one request.
+//! many ([`http2`]), which is the same to its owner but has one request.
 //!
 //! One task owns a [`Connection`] and calls, per request: [`Connection::next_request`], [`Connection::read_body`],
 //! [`Connection::begin`], [`Connection::push`] and [`Connection::flush`] as often as needed, [`Connection::finish`] and a
