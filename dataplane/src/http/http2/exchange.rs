@@ -32,7 +32,7 @@ use crate::{
         server::{ResponseBody, Writing},
     },
     net::WriteFault,
-    time::sleep_until,
+    time::{before, sleep_until},
 };
 
 /// What the streams of one connection and its driver know of each other.
@@ -324,16 +324,41 @@ impl Exchange {
         }
     }
 
-    /// Ends the stream: what is pending is handed over, and a response that is not whole is reset behind it.
+    /// Ends the stream: what is pending is handed over, and a response that is not whole is reset behind it. What still comes of a
+    /// body that was not read is thrown away for a while.
     pub(crate) async fn close(mut self) {
-        if self.flush().await.is_err() || self.ended {
+        if self.flush().await.is_err() {
             return;
+        }
+        if self.ended {
+            return self.discard().await;
         }
         // A reset overtakes what waits in the connection.
         let flight = Rc::clone(&self.stream.flight);
         let gone = poll_fn(|cx| self.stream.poll_gone(cx));
         let late = sleep_until(clock::now() + self.shared.limits.write_stall);
         let _sent = select(pin!(flight.landed()), select(pin!(gone), pin!(late))).await;
+    }
+
+    /// Takes what still comes of a body that nobody reads, for a while: there are clients that send all of it before they look, and a
+    /// reset meanwhile takes the answer from them (curl 7.88).
+    async fn discard(&mut self) {
+        let Some(mut unread) = self.body.take() else { return };
+        let limits = Rc::clone(&self.shared.limits);
+        let end = clock::now() + limits.linger;
+        let mut budget = limits.linger_bytes;
+        loop {
+            let next = poll_fn(|cx| unread.poll_data(cx));
+            match before(end.min(clock::now() + limits.linger_idle), next).await {
+                Some(Some(Ok(data))) if data.len() <= budget => {
+                    budget -= data.len();
+                    if unread.flow_control().release_capacity(data.len()).is_err() {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
     }
 
     /// Resets the stream at once. What waits is lost.

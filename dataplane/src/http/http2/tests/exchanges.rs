@@ -185,17 +185,29 @@ fn a_head_alone_and_no_body_end_with_the_head() {
     });
 }
 
+/// Whether the client goes on sending or stops: what it sends is thrown away for a while.
 #[test]
 fn an_answer_before_the_body_ends_the_request_without_an_error() {
     on_both(|server| {
-        let answer = client(server.address, |send| async move {
-            let mut send = send.ready().await.unwrap();
-            let (response, mut body) = send.send_request(post("/unread"), false).unwrap();
-            body.send_data(Bytes::from(vec![0; 10_000]), false).unwrap();
-            whole(response.await.unwrap()).await
-        });
-        assert_eq!(answer, (413, Ok(b"too much".to_vec())));
-        server.saw_at_last("reset no_error");
+        for goes_on in [true, false] {
+            let answer = client(server.address, move |send| async move {
+                let mut send = send.ready().await.unwrap();
+                let (response, mut body) = send.send_request(post("/unread"), false).unwrap();
+                // More than its windows take, so that the server must open them for all of it.
+                let mut rest = Bytes::from(vec![0; if goes_on { MAX_BODY } else { 10_000 }]);
+                while !rest.is_empty() {
+                    body.reserve_capacity(rest.len());
+                    let room = poll_fn(|cx| body.poll_capacity(cx)).await.unwrap().unwrap();
+                    let piece = rest.split_to(room.min(rest.len()));
+                    body.send_data(piece, goes_on && rest.is_empty()).unwrap();
+                }
+                let answer = whole(response.await.unwrap()).await;
+                let reset = if goes_on { None } else { poll_fn(|cx| body.poll_reset(cx)).await.ok() };
+                (answer, reset)
+            });
+            let reset = (!goes_on).then_some(::h2::Reason::NO_ERROR);
+            assert_eq!(answer, ((413, Ok(b"too much".to_vec())), reset));
+        }
     });
 }
 
