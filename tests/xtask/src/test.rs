@@ -52,7 +52,10 @@ enum Suite {
 /// A setting: shards of the Edge, driver of Edge and Node.
 type Row = (&'static str, &'static str);
 
-const E2E_ROWS: [Row; 4] = [("1", "io_uring"), ("2", "io_uring"), ("1", "epoll"), ("2", "epoll")];
+/// With every suite together: the two that the fault suite does not have, so that each of the four has one of both.
+const E2E_ROWS: [Row; 2] = [("2", "io_uring"), ("1", "epoll")];
+/// By itself.
+const E2E_ALL_ROWS: [Row; 4] = [("2", "io_uring"), ("1", "io_uring"), ("1", "epoll"), ("2", "epoll")];
 const FAULT_ROWS: [Row; 2] = [("1", "io_uring"), ("2", "epoll")];
 /// Tests of the fault suite at a time: they wait more than they compute, and the pace of some is judged.
 const FAULT_THREADS: &str = "--test-threads=4";
@@ -100,7 +103,8 @@ fn e2e(options: &Options, ring: bool) -> anyhow::Result<()> {
     programs()?;
     let python = if options.no_python { None } else { Some(python::environment()?) };
     let python = python.as_ref().map(|path| path.to_str().context("a path that is not UTF-8")).transpose()?;
-    for (index, (shards, driver)) in rows(&E2E_ROWS, ring).enumerate() {
+    let all: &[Row] = if options.suite.is_some() { &E2E_ALL_ROWS } else { &E2E_ROWS };
+    for (index, (shards, driver)) in rows(all, ring).enumerate() {
         let mut env = vec![("IOP_TEST_SHARDS", shards), ("IOP_TEST_DRIVER", driver)];
         if let Some(python) = python {
             env.push(("IOP_TEST_PYTHON", python));
@@ -230,7 +234,12 @@ mod tests {
 
     #[test]
     fn without_io_uring_only_the_rows_of_epoll_are_left() {
-        assert!(rows(&E2E_ROWS, false).eq([("1", "epoll"), ("2", "epoll")]));
+        assert!(rows(&E2E_ALL_ROWS, false).eq([("1", "epoll"), ("2", "epoll")]));
         assert!(rows(&FAULT_ROWS, true).eq(FAULT_ROWS));
+    }
+
+    #[test]
+    fn all_suites_together_have_every_row() {
+        assert!(E2E_ALL_ROWS.iter().all(|row| E2E_ROWS.contains(row) != FAULT_ROWS.contains(row)));
     }
 }
