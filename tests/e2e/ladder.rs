@@ -81,7 +81,7 @@ fn shards_are_pinned_to_the_cores_that_are_named() -> anyhow::Result<()> {
         return Ok(());
     }
     let site = site()?;
-    let pinned = iop_tests::EdgeYaml { cpus: vec![0], ..yaml() };
+    let pinned = iop_tests::EdgeYaml { shards: 1, cpus: vec![0], ..yaml() };
     let edge = site.edge(&pinned.with(provider_at("http://127.0.0.1:9/v1")))?;
     let tasks = format!("/proc/{}/task", edge.process.pid());
     let mut found = 0;

@@ -129,11 +129,9 @@ impl Splitter {
             return;
         }
         self.at_boundary = false;
-        let looked_at = self.looked_at;
-        if let Some(room) = self.prefix.get_mut(self.line.min(looked_at)..looked_at) {
-            for (to, from) in room.iter_mut().zip(content) {
-                *to = *from;
-            }
+        match self.ending {
+            Ending::Done => note::<DONE_PREFIX>(&mut self.prefix, self.line, content),
+            Ending::Events(_) => note::<PREFIX>(&mut self.prefix, self.line, content),
         }
         self.line = self.line.saturating_add(content.len());
         self.event = self.event.saturating_add(content.len());
@@ -168,19 +166,24 @@ impl Splitter {
         self.at_boundary = false;
         let data = if line == b"data" { Some(&[][..]) } else { value_of(line, b"data:") };
         self.data_lines += usize::from(data.is_some());
-        match (self.ending, data) {
-            (Ending::Done, Some(data)) => self.is_last = self.data_lines == 1 && data == b"[DONE]",
-            (Ending::Done, None) => {}
-            (Ending::Events(names), Some(data)) if self.data_lines == 1 && !self.is_named => {
-                self.is_last = names.iter().any(|name| is_of_type(data, name));
-            }
-            (Ending::Events(_), Some(_)) => {}
-            (Ending::Events(names), None) => {
-                if let Some(named) = value_of(line, b"event:") {
-                    self.is_named = true;
-                    self.is_last = names.iter().any(|name| name.as_bytes() == named);
+        match self.ending {
+            Ending::Done => {
+                if let Some(data) = data {
+                    self.is_last = data == b"[DONE]" && self.data_lines == 1;
                 }
             }
+            Ending::Events(names) => match data {
+                Some(data) if self.data_lines == 1 && !self.is_named => {
+                    self.is_last = names.iter().any(|name| is_of_type(data, name));
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(named) = value_of(line, b"event:") {
+                        self.is_named = true;
+                        self.is_last = names.iter().any(|name| name.as_bytes() == named);
+                    }
+                }
+            },
         }
         false
     }
@@ -219,6 +222,18 @@ impl Splitter {
     /// Whether an event was larger than [`MAX_EVENT`].
     pub fn is_oversized(&self) -> bool {
         self.oversized
+    }
+}
+
+/// Keeps the first `N` bytes of a line, of which `content` comes behind the first `line` bytes. Nearly every line comes in one piece
+/// that is longer, and costs a move of known size then.
+fn note<const N: usize>(prefix: &mut [u8; PREFIX], line: usize, content: &[u8]) {
+    if line == 0
+        && let (Some(room), Some(first)) = (prefix.first_chunk_mut::<N>(), content.first_chunk::<N>())
+    {
+        *room = *first;
+    } else if let Some(room) = prefix.get_mut(line.min(N)..N) {
+        room.iter_mut().zip(content).for_each(|(to, from)| *to = *from);
     }
 }
 
