@@ -108,6 +108,7 @@ fn a_stream_of_lm_studio_differs_in_nothing_but_documented_fields_of_its_head() 
     assert_eq!(
         added,
         [
+            "openai-processing-ms",
             "request-id",
             "transfer-encoding",
             "x-accel-buffering",
