@@ -544,6 +544,7 @@ impl Scanner {
         let (plain, stopped) = rest.split_at_checked(stop.unwrap_or(rest.len())).unwrap_or((rest, &[]));
         // Without an early way out, so that it is done many bytes at a time.
         if plain.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
+            self.offset += plain.iter().position(|byte| *byte < 0x20).unwrap_or_default();
             return Err(self.syntax("a control character stands in a string"));
         }
         self.keep(plain);
@@ -751,6 +752,20 @@ mod tests {
                 let ours = !matches!(chat(body.as_bytes()), Err(ScanError::Syntax(_)));
                 assert_eq!(ours, expected, "{body:?}");
             }
+        }
+    }
+
+    /// Found by the fuzz target `rewrite`: the place was that of the text's beginning in its part.
+    #[test]
+    fn a_control_character_is_told_by_its_place_however_the_body_came() {
+        let body = b"{\"model\":\"m\",\"x\":\"abcdef\x08g\"}";
+        for size in 1..=body.len() {
+            let error = in_parts(body, size).unwrap_err();
+            assert_eq!(
+                error,
+                ScanError::Syntax("a control character stands in a string at byte 24".to_owned()),
+                "{size}"
+            );
         }
     }
 
