@@ -234,6 +234,10 @@ mod tests {
             ("POST", "/anthropic/messages", Messages, Fault::UnknownPath),
             ("POST", "/v1/v1/messages", Chat, Fault::UnknownPath),
             ("POST", "/V1/messages", Chat, Fault::UnknownPath),
+            // No id of a model has what another reader of the path would resolve.
+            ("GET", "/v1/models/a/../b", Chat, Fault::UnknownPath),
+            ("GET", "/v1/models/./b", Chat, Fault::UnknownPath),
+            ("GET", "/anthropic/v1/models/a\\b", Messages, Fault::UnknownPath),
         ] {
             assert_eq!(find(method, path), (surface, Err(fault)), "{method} {path}");
         }
