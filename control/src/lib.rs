@@ -44,6 +44,7 @@ mod overlay;
 mod pairs;
 mod queue;
 pub mod record;
+pub mod recovery;
 mod registry;
 mod timer;
 

@@ -11,6 +11,7 @@ pub mod connection;
 pub mod control_loop;
 pub mod conversation;
 pub mod dispatch;
+pub mod gate;
 pub mod https;
 mod intake;
 pub mod lease;

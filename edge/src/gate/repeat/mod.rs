@@ -1,0 +1,1 @@
+//! Output that goes round in circles (SEG-4).

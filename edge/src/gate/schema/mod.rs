@@ -1,0 +1,1 @@
+//! Output that was promised to keep a JSON Schema (SEG-8).
