@@ -44,10 +44,6 @@ pub const RECORDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// totals stand beside.
 pub const DETAIL_MAX: usize = 1_000;
 
-/// Providers that one admission avoids. More than a request has failed attempts ([`RECOVERIES_MAX`]); reached: the caller
-/// leaves the oldest out.
-pub const AVOIDED_MAX: usize = 4;
-
 /// Recoveries of one request, whatever was configured (SEG-1). Reached: it stays with its failure.
 pub const RECOVERIES_MAX: u32 = 3;
 
