@@ -165,11 +165,6 @@ impl<'a> Downstream<'a> {
         self.observer.events.as_ref().is_some_and(Splitter::may_insert)
     }
 
-    /// Whether the response is a stream of events.
-    pub(super) fn is_event_stream(&self) -> bool {
-        self.observer.events.is_some()
-    }
-
     /// Appends a comment or a ping between two events of a stream, which leaves it between them.
     pub(super) fn comment(&mut self, line: &[u8]) {
         self.bytes += line.len() as u64;

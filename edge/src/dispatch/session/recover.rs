@@ -33,10 +33,23 @@ pub(super) struct Recovery {
     original: Option<Fault>,
     /// What the last one did, until it is known whether it helped.
     pending: Option<Strategy>,
+    /// The last that was decided.
+    observed: Option<Observation>,
+    /// What became of the last recovery.
+    result: Option<Outcome>,
     /// Time in the queue before the last admission.
     queued_before: Duration,
     /// How many attempts the client was told of when its response began; 0 = it has not.
     pub(super) told: u32,
+}
+
+/// What was said against an attempt, and what came of it.
+#[derive(Debug)]
+struct Observation {
+    /// Whose attempt it was.
+    provider: Option<Arc<str>>,
+    evidence: Evidence,
+    verdict: Verdict,
 }
 
 impl Recovery {
@@ -54,6 +67,8 @@ impl Recovery {
             is_noted: false,
             original: None,
             pending: None,
+            observed: None,
+            result: None,
             queued_before: Duration::ZERO,
             told: 0,
         }
@@ -227,13 +242,7 @@ impl Session<'_> {
     pub(super) fn settle(&mut self, outcome: Outcome) {
         let Some(strategy) = self.recovery.pending.take() else { return };
         self.shard.metrics.recovery.result(strategy, outcome);
-        tracing::info!(
-            request = &*self.plan.request_id,
-            strategy = strategy.name(),
-            result = outcome.label(),
-            attempts = self.attempt.dispatches(),
-            "edge_liveness_recovery_observation"
-        );
+        self.recovery.result = Some(outcome);
     }
 
     /// As [`Session::settle`], for a request that ends like this.
@@ -248,13 +257,16 @@ impl Session<'_> {
         });
     }
 
-    /// Counts what was decided, and writes its log line: words of closed sets, names of the configuration (OBS-4).
-    fn observe(&self, evidence: &Evidence, verdict: Verdict) {
+    /// Counts what was decided, and keeps it for the log.
+    fn observe(&mut self, evidence: &Evidence, verdict: Verdict) {
         self.shard.metrics.recovery.eligibility(verdict);
-        let (strategy, ordinal) = match verdict {
-            Verdict::Recover { strategy, ordinal, .. } => (Some(strategy.name()), Some(ordinal)),
-            Verdict::Stay(_) => (None, None),
-        };
+        let provider = self.grant.as_deref().map(|grant| Arc::clone(&grant.provider));
+        self.recovery.observed = Some(Observation { provider, evidence: evidence.clone(), verdict });
+    }
+
+    /// Writes the log line of a request of which an attempt failed: words of closed sets, names of the configuration (OBS-3, OBS-4).
+    pub(super) fn log_recovery(&self) {
+        let Some(Observation { provider, evidence, verdict }) = &self.recovery.observed else { return };
         let (health, fence) = match evidence {
             Evidence::Stall { handoff, fence } => {
                 (handoff.as_ref().map(|handoff| word_of_health(handoff.health)), Some(word_of_fence(*fence)))
@@ -267,14 +279,15 @@ impl Session<'_> {
         };
         tracing::info!(
             request = &*self.plan.request_id,
-            provider = self.grant.as_deref().map(|grant| &*grant.provider),
+            model = &*self.plan.group,
+            provider = provider.as_deref(),
             evidence = word_of(evidence),
             provider_health = health,
             fence,
             class,
             eligibility = verdict.eligibility(),
-            strategy,
-            ordinal,
+            strategy = self.recovery.kind(),
+            result = self.recovery.result.map(Outcome::label),
             attempts = self.attempt.dispatches(),
             "edge_liveness_recovery_observation"
         );

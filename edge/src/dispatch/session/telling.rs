@@ -56,6 +56,7 @@ impl Session<'_> {
         let unknown = self.written.as_ref().map_or(0, |written| written.unknown_calls());
         self.shard.metrics.text_tools_unknown.inc_by(unknown);
         self.settle_end(&way_out);
+        self.log_recovery();
         let (outcome, reusable) = match way_out {
             WayOut::Complete => ("ok", true),
             WayOut::ClientGone => (CLIENT_GONE, false),
