@@ -5,23 +5,24 @@
 //! what it costs is small beside the 32k to 128k tokens of a loop that nobody stops.
 //!
 //! - **Made** units are what programs, tables and dumps consist of: digits and marks in a share that prose does not have, rows of a
-//!   table, text without words and with few different letters (base64 of zeros, DNA, hex), whatever stands inside of a fenced
-//!   block and the arguments of tools. Equal rows, cells and bytes are common there: a 32 x 32 picture in one colour has 8,192
-//!   runes, fifty by fifty zeros have 7,500, a kilobyte of `0x00, ` 6,144. They have [`MADE`], at any length.
-//! - Everything else is **said**. Short units are repeated for long on purpose (laughter, rulers, `and again and again`): up to
-//!   [`SHORT`] runes. So are lines, for a song or a punishment ("I will not talk in class", a hundred times): [`LINE`]. A
-//!   sentence or a paragraph is repeated twice or three times in a text that has a refrain right behind another, never more than
-//!   sixteen times (128 runes) or, towards the longest, four times: [`LONG`], and at least three whole copies beside the first.
+//!   table, lines that are indented or end like code, text without words and with few different letters (base64 of zeros, DNA,
+//!   hex), whatever stands inside of a fenced block and the arguments of tools. Equal rows, cells and bytes are common there: a
+//!   32 x 32 picture in one colour has 8,192 runes, fifty by fifty zeros have 7,500, a kilobyte of `0x00, ` 6,144. They have
+//!   [`MADE`], at any length.
+//! - Everything else is **said**. Short units are repeated for long on purpose (laughter, rulers, `and again and again`), and so are
+//!   lines, in a log, a song or a punishment ("I will not talk in class", a hundred times): up to [`SHORT`] runes. A sentence that
+//!   runs on has less, [`PHRASE`]. What is longer, a verse or a paragraph, is said two or three times in a row, never sixteen times
+//!   (of 128 runes) or, towards the longest, four times: [`LONG`], and at least three whole copies beside the first.
 
 use crate::gate::repeat::Channel;
 
 /// Longest unit that is looked for, in runes: above what 128 tokens have.
 pub const UNIT_RUNES_MAX: usize = 1000;
 
-/// Runes of repetition, the first copy not counted, of [`UNIT_SHORT`] and less.
+/// Runes of repetition, the first copy not counted, of units of [`UNIT_SHORT`] runes and less.
 pub const SHORT: u64 = 4000;
-/// Runes of repetition of [`UNIT_LINE`] and less.
-pub const LINE: u64 = 3000;
+/// Runes of repetition of [`UNIT_PHRASE`] and less; [`SHORT`] where it has an end of a line.
+pub const PHRASE: u64 = 3000;
 /// Runes of repetition of longer units, or three copies where that is more.
 pub const LONG: u64 = 2000;
 /// Runes of repetition of what is made, not said.
@@ -29,8 +30,8 @@ pub const MADE: u64 = 8192;
 
 /// Longest unit in runes that has [`SHORT`].
 pub const UNIT_SHORT: usize = 32;
-/// Longest unit in runes that has [`LINE`].
-pub const UNIT_LINE: usize = 128;
+/// Longest unit in runes that has [`PHRASE`].
+pub const UNIT_PHRASE: usize = 128;
 
 /// Most different runes of a text without words that is taken for data.
 const DATA_RUNES_MAX: u32 = 8;
@@ -48,6 +49,10 @@ pub(super) struct Unit {
     /// Marks that sentences have, but few of.
     weak: u64,
     pipes: u64,
+    /// Ends of lines behind a mark of code, and before a blank.
+    code_lines: u64,
+    first: Option<char>,
+    last: Option<char>,
     /// Letters of hexadecimal digits.
     hex: u64,
     /// Which of the ASCII runes it has.
@@ -60,6 +65,9 @@ impl Unit {
     /// Takes one of its runes.
     pub(super) fn push(&mut self, rune: char) {
         self.runes += 1;
+        self.code_lines += u64::from(is_code_line(self.last, Some(rune)));
+        self.first = self.first.or(Some(rune));
+        self.last = Some(rune);
         if rune.is_ascii() {
             self.ascii |= 1 << u32::from(rune);
         } else {
@@ -99,7 +107,8 @@ impl Unit {
         }
         match usize::try_from(self.runes) {
             Ok(..=UNIT_SHORT) => SHORT,
-            Ok(..=UNIT_LINE) => LINE,
+            Ok(..=UNIT_PHRASE) if self.lines > 0 => SHORT,
+            Ok(..=UNIT_PHRASE) => PHRASE,
             _ => LONG.max(self.runes.saturating_mul(3)),
         }
     }
@@ -107,20 +116,33 @@ impl Unit {
     fn is_made(&self, channel: Channel, in_fence: bool) -> bool {
         let visible = self.runes - self.blanks - self.lines;
         let has_words = self.letters + self.digits > 0;
-        // One mark or blank over and over is a ruler, wherever it stands; rows of marks are a table without values.
-        if visible == 0 || (!has_words && (self.runes == 1 || self.lines == 0)) {
+        if visible == 0 {
             return false;
+        }
+        // Marks alone are a ruler, wherever they stand; rows of them are a table without values.
+        if !has_words {
+            return self.lines > 0;
         }
         let is_row = self.pipes >= 2 && self.lines > 0;
         let has_structure =
             self.strong * 12 >= visible || (self.digits + self.strong + self.weak) * 5 >= visible;
-        let is_dump = has_words && (self.is_wordless() || self.hex + self.digits == visible);
-        channel == Channel::Arguments || in_fence || is_row || has_structure || is_dump
+        let is_code = self.code_lines > 0 || is_code_line(self.last, self.first);
+        let is_dump = self.is_wordless() || self.hex + self.digits == visible;
+        channel == Channel::Arguments || in_fence || is_row || is_code || has_structure || is_dump
     }
 
     /// Whether it is of a few ASCII letters without a gap, as codes are and words are not.
     const fn is_wordless(&self) -> bool {
         self.blanks == 0 && self.wide == 0 && self.ascii.count_ones() <= DATA_RUNES_MAX
+    }
+}
+
+/// Whether a line ends between these two as lines of code do, or one begins with an indent.
+fn is_code_line(before: Option<char>, rune: Option<char>) -> bool {
+    match (before, rune) {
+        (Some('\n'), Some(' ' | '\t')) => true,
+        (Some(';' | '{' | '}' | '[' | ']' | ')' | '>' | '\\'), Some('\n')) => true,
+        _ => false,
     }
 }
 
@@ -169,13 +191,27 @@ mod tests {
 
     #[test]
     fn words_rulers_and_blanks_are_said() {
-        let short =
-            ["=", "-", " ", "\n", "\t\n", ".", "! ", "😂", "ㅋ", "the ", "ok\n", "是的。", "I can't. ", "— "];
+        let short = [
+            "=",
+            "-",
+            " ",
+            "\n",
+            "\t\n",
+            ".",
+            "! ",
+            "😂",
+            "ㅋ",
+            "the ",
+            "do it\n",
+            "是的。",
+            "I can't. ",
+            "— ",
+        ];
         for unit in short {
             assert_eq!(bound(unit), SHORT, "{unit:?}");
         }
         let line = "I am sorry, but I cannot help with that (yet): \"please\" ask me again. ";
-        assert_eq!(bound(line), LINE);
+        assert_eq!(bound(line), PHRASE);
         assert_eq!(bound(&line.repeat(3)), LONG);
         assert_eq!(bound(&"다시 말씀드리지만 죄송합니다. ".repeat(50)), 3 * 17 * 50);
     }
@@ -183,7 +219,7 @@ mod tests {
     #[test]
     fn what_stands_in_a_fence_or_is_an_argument_is_made_unless_it_is_a_ruler() {
         let mut unit = Unit::default();
-        "pass\n".chars().for_each(|rune| unit.push(rune));
+        "do it\n".chars().for_each(|rune| unit.push(rune));
         assert_eq!(unit.bound(Channel::Content, false), SHORT);
         assert_eq!(unit.bound(Channel::Content, true), MADE);
         assert_eq!(unit.bound(Channel::Reasoning, true), MADE);

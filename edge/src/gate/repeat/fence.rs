@@ -29,17 +29,19 @@ enum Line {
 impl Fence {
     /// Takes the next rune, which is number `at_rune` of the text.
     pub(super) fn push(&mut self, rune: char, at_rune: u64) {
+        if rune != '\n' && matches!(self.line, Line::Other) {
+            return;
+        }
         self.line = match (self.line, rune) {
             (Line::Marks { mark, marks }, _) if rune != mark => {
                 self.end_of_marks(mark, marks, rune, at_rune);
                 if rune == '\n' { Line::Blank } else { Line::Other }
             }
             (_, '\n') => Line::Blank,
-            (Line::Other, _) => return,
             (Line::Marks { mark, marks }, _) => Line::Marks { mark, marks: marks.saturating_add(1) },
             (Line::Blank, '`' | '~') => Line::Marks { mark: rune, marks: 1 },
             (Line::Blank, ' ' | '\t') => Line::Blank,
-            (Line::Blank, _) => Line::Other,
+            (Line::Blank | Line::Other, _) => Line::Other,
         };
     }
 

@@ -75,8 +75,7 @@ mod tests {
 
     #[test]
     fn length_order_and_every_rune_count() {
-        let texts =
-            ["", "\0", "\0\0", "a", "ab", "ba", "abab", "b\u{61}", "\u{1f600}", "\u{1f601}", "é", "e\u{301}"];
+        let texts = ["", "\0", "\0\0", "a", "ab", "ba", "abab", "\u{1f600}", "\u{1f601}", "é", "e\u{301}"];
         let distinct: std::collections::HashSet<_> = texts.map(|text| of(text).bits()).into();
         assert_eq!(distinct.len(), texts.len());
     }

@@ -3,7 +3,7 @@
 //! Two things are looked for, rune by rune, so that it does not matter how a stream is cut:
 //!
 //! - a text that repeats a unit of 1 to [`UNIT_RUNES_MAX`] runes exactly and without a gap, for longer than anything of its kind does
-//!   on purpose ([`SHORT`], [`LINE`], [`LONG`], [`MADE`]; the reasons are in `bound`). Something that counts (`1. foo`, `2. foo`)
+//!   on purpose ([`SHORT`], [`PHRASE`], [`LONG`], [`MADE`]; the reasons are in `bound`). Something that counts (`1. foo`, `2. foo`)
 //!   does not repeat itself, and is never found;
 //! - an answer that begins with all of a text that the assistant said at least twice before in the same conversation ([`History`]).
 //!
@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use bound::{LINE, LONG, MADE, SHORT, UNIT_LINE, UNIT_RUNES_MAX, UNIT_SHORT};
+pub use bound::{LONG, MADE, PHRASE, SHORT, UNIT_PHRASE, UNIT_RUNES_MAX, UNIT_SHORT};
 use history::Sign;
 pub use history::{HISTORY_BYTES_MAX, HISTORY_RUNES, HISTORY_RUNES_MIN, HISTORY_TEXTS_MAX, History};
 use rounds::Rounds;

@@ -91,20 +91,18 @@ impl Rounds {
             return None;
         }
         let window = self.window(self.runes);
-        let found = match self.run.take() {
-            Some(run) if self.window(self.runes - run.unit) == window => self.go_on(run, rune),
-            _ => {
-                self.run = self.begin(window);
-                None
-            }
-        };
+        let goes_on = self.run.as_ref().is_some_and(|run| self.window(self.runes - run.unit) == window);
+        if !goes_on {
+            self.run = self.begin(window);
+        }
         if self.runes.is_multiple_of(recent::EVERY) {
             self.recent.get_or_insert_with(|| Box::new(Recent::new())).keep(window, self.runes);
         }
-        found
+        if goes_on { self.go_on(rune) } else { None }
     }
 
-    fn go_on(&mut self, mut run: Run, rune: char) -> Option<Loop> {
+    fn go_on(&mut self, rune: char) -> Option<Loop> {
+        let run = self.run.as_mut()?;
         if run.bound.is_none() {
             run.made_of.push(rune);
             if run.made_of.runes() == run.unit {
@@ -114,9 +112,7 @@ impl Rounds {
             }
         }
         let is_loop = run.bound.is_some_and(|bound| self.runes - run.begins >= bound);
-        let found = Loop { unit: run.unit, begins: run.begins };
-        self.run = Some(run);
-        is_loop.then_some(found)
+        is_loop.then_some(Loop { unit: run.unit, begins: run.begins })
     }
 
     fn begin(&self, window: Fingerprint) -> Option<Run> {

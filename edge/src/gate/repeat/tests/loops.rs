@@ -62,7 +62,7 @@ fn loops_that_were_seen_are_stopped_early() {
         ("0", MADE),
         ("</div>", MADE),
         ("-", SHORT),
-        ("Wait, let me reconsider the problem once more. ", LINE),
+        ("Wait, let me reconsider the problem once more. ", PHRASE),
         ("对不起，我不能这样做。请再告诉我一次您想要什么，我会尽力的。\n", SHORT),
         (
             "Let me check the file again to make sure that the change was applied. I will open it and look at the \
@@ -76,7 +76,7 @@ fn loops_that_were_seen_are_stopped_early() {
             assert_eq!(found.found_at_rune - found.begins_at_rune, bound, "{unit:?}");
         }
     }
-    let call = run_into(Channel::Arguments, "{\"path\":\"", "../");
+    let call = run_into(Channel::Arguments, "{\"text\":\"", "and again, ");
     assert_eq!(call.found_at_rune - call.begins_at_rune, MADE);
 }
 
@@ -100,7 +100,7 @@ fn sparse_patterns_with_many_near_periods_are_found_too() {
 // req: SEG-4
 #[test]
 fn a_loop_is_found_when_another_one_ended_shortly_before() {
-    let text = "no ".repeat(1200) + "But then: " + &"yes and no. ".repeat(100) + "Well. ";
+    let text = "no ".repeat(1200) + "But then: " + &"yes and no. ".repeat(100) + "Well. ¶";
     let found = run_into(Channel::Content, &text, "maybe ");
     assert_eq!((found.unit_runes, found.found_at_rune - found.begins_at_rune), (6, SHORT));
     assert_eq!(found.begins_at_rune, text.chars().count() as u64 + 6);
@@ -133,7 +133,7 @@ fn what_counts_or_changes_is_no_loop() {
 #[test]
 fn one_rune_less_than_the_bound_is_no_loop() {
     let bounds =
-        [("and again ", SHORT), ("0.0, ", MADE), ("Are we there yet? No, not for a long time. ", LINE)];
+        [("and again ", SHORT), ("0.0, ", MADE), ("Are we there yet? No, not for a long time. ", PHRASE)];
     for (unit, bound) in bounds {
         let runes = usize::try_from(bound).unwrap() + unit.len();
         let text: String = unit.chars().cycle().take(runes).collect();
@@ -154,7 +154,7 @@ fn code_in_a_fence_may_repeat_itself_for_longer() {
     let found = run_into(Channel::Content, "Here:\n```js\n", words);
     assert_eq!(found.found_at_rune - found.begins_at_rune, MADE);
     // A block that is said over and over is not inside of one.
-    let block = format!("```js\n{words}```\n");
+    let block = format!("```js\n{}```\n", words.repeat(3));
     let found = run_into(Channel::Content, "Here:\n", &block);
     assert!(found.found_at_rune - found.begins_at_rune < MADE, "{found:?}");
 }

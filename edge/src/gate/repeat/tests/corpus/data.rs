@@ -22,7 +22,7 @@ pub(super) fn texts() -> Vec<Named> {
     texts.push(named("hex bytes", "00 ".repeat(2700)));
     texts.push(named("hex bytes in lines", ("FF ".repeat(15) + "FF\n").repeat(150)));
     texts.push(named("hd without offsets", ("00 ".repeat(16) + "|" + &".".repeat(16) + "|\n").repeat(100)));
-    texts.push(named("escaped bytes", "\\x00".repeat(2000)));
+    texts.push(named("escaped bytes", "\\x00".repeat(1600)));
     texts.push(named("bytes of c", "0x00, ".repeat(1024)));
     texts.push(named("bits", "01".repeat(2000)));
     texts.push(named("bits in bytes", "00000000 ".repeat(800)));
