@@ -92,3 +92,49 @@ impl fmt::Debug for Recorder {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: SEG-5
+    #[test]
+    fn what_all_sources_said_is_taken_once_per_attempt() {
+        let mut recorder = Recorder::new(100);
+        assert_eq!(recorder.take(), None);
+        recorder.begin_attempt();
+        recorder.push(Channel::Reasoning, "hm");
+        recorder.push(Channel::Content, "one ");
+        let first = recorder.take().unwrap();
+        assert_eq!((first.content.as_str(), first.reasoning.as_str()), ("one ", "hm"));
+        assert_eq!(recorder.take(), None);
+        recorder.push(Channel::Content, "two");
+        assert_eq!(recorder.take(), None);
+        recorder.begin_attempt();
+        assert_eq!(recorder.take().unwrap().content, "one two");
+    }
+
+    // req: SEG-5
+    #[test]
+    fn an_answer_that_is_too_long_is_not_kept_in_part() {
+        let mut recorder = Recorder::new(5);
+        recorder.push(Channel::Content, "abc");
+        recorder.push(Channel::Reasoning, "de");
+        assert_eq!(recorder.take().unwrap().bytes(), 5);
+        recorder.begin_attempt();
+        recorder.push(Channel::Content, "f");
+        recorder.push(Channel::Content, "");
+        assert_eq!(recorder.take(), None);
+    }
+
+    // req: SEG-5
+    #[test]
+    fn nothing_that_was_said_is_in_a_debug_form() {
+        let mut recorder = Recorder::new(100);
+        recorder.push(Channel::Content, "sentinel");
+        recorder.push(Channel::Reasoning, "sentinel");
+        recorder.push(Channel::Arguments, "sentinel");
+        let shown = format!("{recorder:?} {:?}", recorder.take());
+        assert!(!shown.contains("sentinel") && shown.contains("content_bytes: 8"), "{shown}");
+    }
+}
