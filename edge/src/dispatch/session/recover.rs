@@ -53,6 +53,8 @@ pub(super) struct Recovery {
     pending: Option<Strategy>,
     /// Recoveries that were begun.
     recoveries: u32,
+    /// What the last one did whose attempt was sent: of one that found no slot the client is told nothing.
+    carried: Option<Strategy>,
     /// The last that was decided.
     observed: Option<Observation>,
     /// What became of the last recovery.
@@ -111,6 +113,7 @@ impl Recovery {
             continuations: 0,
             pending: None,
             recoveries: 0,
+            carried: None,
             observed: None,
             result: None,
             queued_before: Duration::ZERO,
@@ -129,8 +132,9 @@ impl Recovery {
     }
 
     /// The strategy of the last recovery, for the client and the log.
+    /// The strategy of the last recovery that sent something, for the client and the log.
     pub(super) fn kind(&self) -> Option<&'static str> {
-        self.owner.last_strategy().map(Strategy::name)
+        self.carried.map(Strategy::name)
     }
 
     /// The providers of all attempts where there was more than one.
@@ -347,6 +351,7 @@ impl Session<'_> {
     /// The other attempt is on its way: what it comes to is its own.
     pub(super) fn attempt_sent(&mut self) {
         self.recovery.original = None;
+        self.recovery.carried = self.recovery.pending.or(self.recovery.carried);
     }
 
     /// What became of the last recovery, once.
@@ -397,7 +402,7 @@ impl Session<'_> {
             fence,
             class,
             eligibility = verdict.eligibility(),
-            strategy = self.recovery.kind(),
+            strategy = self.recovery.owner.last_strategy().map(Strategy::name),
             result = self.recovery.result.map(Outcome::label),
             attempts = self.attempt.dispatches(),
             "edge_liveness_recovery_observation"
