@@ -78,10 +78,7 @@ impl Session<'_> {
             Came::Malformed => {
                 let class = control::recovery::ErrorClass::Malformed;
                 let held = self.held.take()?;
-                self.provider_failed(
-                    Some(class),
-                    Original::Stream(Box::new(held), Fault::UpstreamProtocol),
-                )
+                self.provider_failed(Some(class), Original::Stream(Box::new(held), Fault::UpstreamProtocol))
             }
             Came::Found(finding) => self.found(*finding),
             Came::TooLong => Some(WayOut::Refuse(Fault::AnswerTooLong)),

@@ -115,6 +115,10 @@ fn a_loop_stops_the_answer_and_what_came_before_it_is_the_clients() {
     assert!(written.keep_before(&found));
     let said = out(&mut written);
     // The second round begins within the first one's text, which ends as what came before it.
-    assert_eq!((said.matches("upon").count(), said.matches("the same thing once mor").count()), (1, 1), "{said}");
+    assert_eq!(
+        (said.matches("upon").count(), said.matches("the same thing once mor").count()),
+        (1, 1),
+        "{said}"
+    );
     assert_eq!(written.take_said().len(), 2);
 }

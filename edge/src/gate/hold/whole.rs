@@ -89,7 +89,8 @@ impl Found {
                     }
                 }
                 "reasoning" => {
-                    for text in parts("content").chain(parts("summary")).filter_map(|it| it["text"].as_str()) {
+                    for text in parts("content").chain(parts("summary")).filter_map(|it| it["text"].as_str())
+                    {
                         self.add(Channel::Reasoning, (0, at), None, text);
                     }
                 }
