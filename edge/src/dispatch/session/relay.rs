@@ -64,7 +64,10 @@ impl Session<'_> {
     fn came(&mut self, came: Came) -> Option<WayOut> {
         self.note_observed();
         match came {
-            Came::Nothing => None,
+            Came::Nothing => {
+                self.pass_life();
+                None
+            }
             Came::Content => {
                 self.release_held();
                 None
