@@ -7,7 +7,7 @@ use dataplane::clock;
 use proto::message::{Header, RunEvent, RunEventKind};
 
 use super::{
-    held::Head,
+    held::{Head, SLACK_RUNES},
     keepalive::{KeepAlive, Silence},
     reading::Manner,
     session::Plan,
@@ -268,7 +268,9 @@ impl Written {
             let (of, text) = text_of(piece);
             let count = text.chars().count() as u64;
             if of == channel && runes + count > found.begins_at_rune {
-                keep += usize::from(cut(piece, found.begins_at_rune.saturating_sub(runes)));
+                let is_kept = runes + count <= found.begins_at_rune + SLACK_RUNES
+                    || cut(piece, found.begins_at_rune.saturating_sub(runes));
+                keep += usize::from(is_kept);
                 break;
             }
             if of == channel {
