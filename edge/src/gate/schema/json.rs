@@ -292,7 +292,7 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
                 prop::collection::hash_map("[a-z\"é]{0,3}", inner, 0..4)
-                    .prop_map(|map| serde_json::Value::from_iter(map)),
+                    .prop_map(serde_json::Value::from_iter),
             ]
         })
     }
