@@ -139,11 +139,9 @@ impl Unit {
 
 /// Whether a line ends between these two as lines of code do, or one begins with an indent.
 fn is_code_line(before: Option<char>, rune: Option<char>) -> bool {
-    match (before, rune) {
-        (Some('\n'), Some(' ' | '\t')) => true,
-        (Some(';' | '{' | '}' | '[' | ']' | ')' | '>' | '\\'), Some('\n')) => true,
-        _ => false,
-    }
+    let is_indent = before == Some('\n') && matches!(rune, Some(' ' | '\t'));
+    let is_end = matches!(before, Some(';' | '{' | '}' | '[' | ']' | ')' | '>' | '\\')) && rune == Some('\n');
+    is_indent || is_end
 }
 
 #[cfg(test)]

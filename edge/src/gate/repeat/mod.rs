@@ -74,43 +74,47 @@ impl RepeatGuard {
             return None;
         }
         let found = match channel {
-            Channel::Content => text.chars().find_map(|rune| self.push_content(rune)),
-            Channel::Reasoning => push_all(&mut self.reasoning, text),
-            Channel::Arguments => push_all(&mut self.arguments, text),
+            Channel::Content => self.push_content(text),
+            Channel::Reasoning => push(&mut self.reasoning, text),
+            Channel::Arguments => push(&mut self.arguments, text),
         };
         self.is_done = found.is_some();
         found
     }
 
-    fn push_content(&mut self, rune: char) -> Option<Repetition> {
-        let looped = push(&mut self.content, rune);
-        let mut said = None;
-        let runes = self.content.runes();
-        while let Some(sign) = self.signs.pop_if(|sign| sign.runes == runes) {
-            if sign.fingerprint == self.content.text().bits() {
-                said = Some(Repetition {
-                    unit_runes: usize::try_from(runes).unwrap_or(usize::MAX),
-                    repeats: sign.times.saturating_add(1),
-                    begins_at_rune: 0,
-                    found_at_rune: runes,
-                });
+    fn push_content(&mut self, text: &str) -> Option<Repetition> {
+        for rune in text.chars() {
+            let is_loop = self.content.push(rune);
+            let runes = self.content.runes();
+            while let Some(sign) = self.signs.pop_if(|sign| sign.runes == runes) {
+                if sign.fingerprint == self.content.text().bits() {
+                    return Some(Repetition {
+                        unit_runes: usize::try_from(runes).unwrap_or(usize::MAX),
+                        repeats: sign.times.saturating_add(1),
+                        begins_at_rune: 0,
+                        found_at_rune: runes,
+                    });
+                }
+            }
+            if is_loop {
+                return found(&self.content);
             }
         }
-        looped.or(said)
+        None
     }
 }
 
-fn push_all(rounds: &mut Rounds, text: &str) -> Option<Repetition> {
-    text.chars().find_map(|rune| push(rounds, rune))
+fn push(rounds: &mut Rounds, text: &str) -> Option<Repetition> {
+    if text.chars().any(|rune| rounds.push(rune)) { found(rounds) } else { None }
 }
 
-fn push(rounds: &mut Rounds, rune: char) -> Option<Repetition> {
-    let found = rounds.push(rune)?;
-    let repeated = (rounds.runes() - found.begins) / found.unit.max(1);
+fn found(rounds: &Rounds) -> Option<Repetition> {
+    let run = rounds.run()?;
+    let repeated = (rounds.runes() - run.begins) / run.unit.max(1);
     Some(Repetition {
-        unit_runes: usize::try_from(found.unit).unwrap_or(usize::MAX),
+        unit_runes: usize::try_from(run.unit).unwrap_or(usize::MAX),
         repeats: u32::try_from(repeated).unwrap_or(u32::MAX).saturating_add(1),
-        begins_at_rune: found.begins,
+        begins_at_rune: run.begins,
         found_at_rune: rounds.runes(),
     })
 }
