@@ -144,6 +144,15 @@ pub struct Admit {
     pub allow_avoided_provider_fallback: bool,
 }
 
+/// A provider that failed this request (POL-8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Avoided {
+    /// Provider id.
+    pub provider: Arc<str>,
+    /// Permit it when no live alternate exists.
+    pub allow_fallback: bool,
+}
+
 impl Input {
     /// Bytes of text it holds on to, for bounds of memory.
     pub(crate) fn text_bytes(&self) -> usize {

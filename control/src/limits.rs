@@ -39,3 +39,14 @@ pub const RECORDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Pending requests, and lease records, that a detailed snapshot lists. Reached: the younger ones are left out; the
 /// totals stand beside.
 pub const DETAIL_MAX: usize = 1_000;
+
+/// Providers that one admission avoids. More than a request has failed attempts ([`RECOVERIES_MAX`]); reached: the caller
+/// leaves the oldest out.
+pub const AVOIDED_MAX: usize = 4;
+
+/// Recoveries of one request, whatever was configured (SEG-1). Reached: it stays with its failure.
+pub const RECOVERIES_MAX: u32 = 3;
+
+/// Attempts of one request whose provider is told to its client. More than its recoveries make: a Node's full gate sends a
+/// grant back once for each. Reached: later ones are counted and not named.
+pub const ATTEMPTS_TOLD_MAX: usize = 8;
