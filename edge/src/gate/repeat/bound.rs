@@ -14,7 +14,7 @@
 //!   runs on has less, [`PHRASE`]. What is longer, a verse or a paragraph, is said two or three times in a row, never sixteen times
 //!   (of 128 runes) or, towards the longest, four times: [`LONG`], and at least three whole copies beside the first.
 
-use crate::gate::repeat::Channel;
+use crate::gate::reading::Channel;
 
 /// Longest unit that is looked for, in runes: above what 128 tokens have.
 pub const UNIT_RUNES_MAX: usize = 1000;

@@ -8,7 +8,7 @@
 //! - an answer that begins with all of a text that the assistant said at least twice before in the same conversation ([`History`]).
 //!
 //! Nothing of a text is kept but fingerprints, counts and offsets: of each channel at most 2048 fingerprints of its latest beginnings
-//! and 64 of its latest windows, 20 KB in all. A rune costs constant time.
+//! and 64 of its latest windows, 20 KB for each. A rune costs constant time.
 
 mod bound;
 mod fence;
@@ -27,17 +27,7 @@ use history::Sign;
 pub use history::{HISTORY_BYTES_MAX, HISTORY_RUNES, HISTORY_RUNES_MIN, HISTORY_TEXTS_MAX, History};
 use rounds::Rounds;
 
-/// What a text of a stream is for.
-// TEMP until gate::reading has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Channel {
-    /// The answer.
-    Content,
-    /// Thoughts before it.
-    Reasoning,
-    /// Arguments of a call of a tool.
-    Arguments,
-}
+use super::reading::Channel;
 
 /// Looks at one answer from its first rune on. An attempt that goes on with an answer has its own, with an empty history, as it
 /// does not start where the answer does.
