@@ -34,7 +34,7 @@ const WATCHED_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Characters of a second round that may go out with the event that it begins in: that a text repeats itself begins with the blank
 /// before it, and half a word less would be no better.
-pub(super) const SLACK_RUNES: u64 = 16;
+const SLACK_RUNES: u64 = 16;
 
 /// Status and headers of a provider's answer.
 #[derive(Debug)]
