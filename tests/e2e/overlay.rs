@@ -302,7 +302,7 @@ fn with_sentinels(evidence: TunnelFrameKind, spoilt: Option<&str>) -> anyhow::Re
 #[test]
 fn what_came_of_evidence_is_told_in_closed_words_and_nothing_else_of_it() -> anyhow::Result<()> {
     let site = site()?;
-    let edge = site.start(&two_providers())?;
+    let edge = site.edge(&two_providers())?;
     let mut node = FakeNode::ready(&site, &edge, "box1")?;
     for (sequence, spoilt) in [(1, Some(SENTINEL)), (2, None)] {
         let mut client = ask(&site, &edge, false)?;
