@@ -115,10 +115,13 @@ impl Pool {
 
     /// The live candidates of a wish: those that may get it once they have a free slot (SNP-1).
     pub(crate) fn live_candidates(&self, wish: Wish) -> impl Iterator<Item = ProviderKey> {
+        let without_alternate = self.is_without_alternate(&wish);
         let members = self.groups.get(wish.group.0).map_or(&[][..], |group| &group.members);
         (0..).zip(members).filter_map(move |(position, member)| {
             let standing = self.standing_in(wish.group, position, wish.shape)?;
-            standing.is_live(wish.shape.long).then_some(member.provider)
+            let mut avoided = wish.avoidance.iter().filter(|(avoided, _)| *avoided == position);
+            let wanted = avoided.next().is_none_or(|(_, fallback)| fallback && without_alternate);
+            (standing.is_live(wish.shape.long) && wanted).then_some(member.provider)
         })
     }
 
