@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     cmd::run("cargo", &["build", "--workspace", "--bin=iop-sim", "--test=seeds"])?;
     let program = cmd::target_dir().join("debug/iop-sim");
     let program = program.to_str().context("a target directory that is not UTF-8")?;
-    let mut args = Vec::new();
+    let mut args: Vec<&str> = Vec::new();
     let (seed, jobs) = (options.seed.map(|seed| seed.to_string()), options.jobs.map(|jobs| jobs.to_string()));
     args.extend(seed.as_deref());
     args.extend(["--events", &options.events]);
