@@ -13,6 +13,8 @@ mod said;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use dataplane::http::sse::{Ending, Splitter};
 use memchr::memchr2;
 
@@ -377,7 +379,8 @@ fn judge(
         // Behind the last word of the other surfaces it says nothing, and it is none of theirs.
         return Ok(if surface == Surface::Chat { Judged::END } else { Judged::PREAMBLE });
     }
-    let data = String::from_utf8_lossy(data);
+    // The check of the whole is many times as fast as the search for what is wrong.
+    let data = std::str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed);
     let name = event.name.and_then(|name| std::str::from_utf8(name).ok());
     match surface {
         _ if name == Some("error") => Ok(Judged::failure(Said::of_event(&data))),
