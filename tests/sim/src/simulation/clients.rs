@@ -5,10 +5,14 @@ use std::sync::Arc;
 use control::{
     config::Capabilities,
     input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+    recovery::Snapshot,
 };
 
 use super::{Event, Simulation};
-use crate::invariants::{Broken, Checked};
+use crate::{
+    invariants::{Broken, Checked},
+    recovery::Watched,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -17,9 +21,15 @@ pub(super) enum Stage {
 }
 
 /// A request's task on its shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Client {
     pub(super) stage: Stage,
+    /// The number that it came under.
+    pub(super) first: RequestId,
+    /// As it was admitted last.
+    pub(super) admit: Admit,
+    pub(super) watched: Box<Watched>,
+    pub(super) snapshot: Snapshot,
     /// Of the last dispatch.
     pub(super) connection: ConnectionId,
 }
@@ -67,7 +77,15 @@ impl Simulation {
             avoid_provider,
             allow_avoided_provider_fallback: self.rng.chance(0.5),
         };
-        self.clients.insert(request, Client { stage: Stage::Waiting, connection: ConnectionId(0) });
+        let client = Client {
+            stage: Stage::Waiting,
+            first: request,
+            admit: admit.clone(),
+            watched: self.watched(),
+            snapshot: self.some_snapshot(),
+            connection: ConnectionId(0),
+        };
+        self.clients.insert(request, client);
         if self.rng.chance(self.swarm.impatient) {
             let patience = self.rng.around(self.swarm.patience);
             self.after(patience, Event::Leave(request));
@@ -90,6 +108,7 @@ impl Simulation {
 
     pub(super) fn leave(&mut self, request: RequestId) {
         if !self.is_healed() {
+            let request = self.current.get(&request).copied().unwrap_or(request);
             self.finish(request);
         }
     }

@@ -13,7 +13,7 @@ use control::{
 use dataplane::relay::heartbeat::{Heartbeat, HeartbeatTimes};
 use proto::message::ExecutionError;
 
-use super::{Event, Simulation, edge::Run};
+use super::{Event, Simulation, edge::Run, session::Said};
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub(super) enum Up {
     Register { claimed: Arc<str>, token_ok: bool },
     Ready { claimed: Arc<str> },
     Draining,
+    /// What a run says, in order.
+    Talk { lease: LeaseId, talk: Vec<Said> },
     Terminal { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
     Forged { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
     Answer { command: CommandId, result: Result<BTreeMap<String, String>, String> },
@@ -48,6 +50,8 @@ pub(super) enum Down {
         target: Arc<str>,
         stall_timeout: u64,
         request_timeout: u64,
+        /// Where the answer goes on.
+        from: u64,
     },
     Cancel(LeaseId),
     Probe {
