@@ -120,8 +120,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         group: Arc::clone(&plan.group),
         needs: plan.needs,
         long: plan.long,
-        avoid_provider: None,
-        allow_avoided_provider_fallback: false,
+        avoid: Vec::new(),
     };
     let openai = &shard.settings.openai;
     let silence = (openai.keepalive_tunnel && plan.scan.stream)
