@@ -116,9 +116,14 @@ impl Pool {
     /// The live candidates of a wish: those that may get it once they have a free slot (SNP-1).
     pub(crate) fn live_candidates(&self, wish: Wish) -> impl Iterator<Item = ProviderKey> {
         let members = self.groups.get(wish.group.0).map_or(&[][..], |group| &group.members);
+        let without_alternate = self.is_without_alternate(&wish);
+        let wanted = move |position: u32| {
+            let entry = wish.avoidance.iter().find(|(member, _)| *member == position);
+            entry.is_none_or(|(_, fallback)| fallback && without_alternate)
+        };
         (0..).zip(members).filter_map(move |(position, member)| {
             let standing = self.standing_in(wish.group, position, wish.shape)?;
-            standing.is_live(wish.shape.long).then_some(member.provider)
+            (standing.is_live(wish.shape.long) && wanted(position)).then_some(member.provider)
         })
     }
 

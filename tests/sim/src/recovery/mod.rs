@@ -25,9 +25,7 @@ use control::{
     effect::ProviderHealth,
     input::{Avoided, LeaseId},
     limits::RECOVERIES_MAX,
-    recovery::{
-        Attempt, Category, ErrorClass, Evidence, Fence, Limits, Owner, Snapshot, Strategy, Verdict,
-    },
+    recovery::{Attempt, Category, ErrorClass, Evidence, Fence, Limits, Owner, Snapshot, Strategy, Verdict},
 };
 
 pub use self::{reference::Reference, tally::Tally};
@@ -175,8 +173,17 @@ impl Watched {
             self.blame(evidence);
         }
         let expected = self.reference.judge(evidence, snapshot);
-        hold!("R9 reference", verdict == expected, "{evidence:?}: {verdict:?}, the reference has {expected:?}");
-        hold!("R9 reference", self.owner.last_strategy() == self.reference.last_strategy(), "{:?}", self.owner);
+        hold!(
+            "R9 reference",
+            verdict == expected,
+            "{evidence:?}: {verdict:?}, the reference has {expected:?}"
+        );
+        hold!(
+            "R9 reference",
+            self.owner.last_strategy() == self.reference.last_strategy(),
+            "{:?}",
+            self.owner
+        );
         Ok(match verdict {
             Verdict::Recover { strategy, cancel_old, .. } => Some(Recovery { strategy, cancel_old }),
             Verdict::Stay(_) => None,
@@ -188,7 +195,12 @@ impl Watched {
     /// # Errors
     /// The first check that does not hold.
     pub fn avoid(&self) -> Result<Vec<Avoided>, Broken> {
-        hold!("R6 transport", self.open.is_none(), "another attempt is asked for while {:?} is open", self.open);
+        hold!(
+            "R6 transport",
+            self.open.is_none(),
+            "another attempt is asked for while {:?} is open",
+            self.open
+        );
         let avoid = self.owner.avoid();
         for (provider, may_return) in &self.failed {
             let told = avoid.iter().find(|it| it.provider == *provider);
@@ -224,12 +236,20 @@ impl Watched {
         match evidence {
             Evidence::Stall { handoff, fence } => {
                 hold!("R5 guards", handoff.is_some(), "a stall that the Edge has not confirmed is replayed");
-                hold!("R5 guards", !paid || *fence == Fence::Confirmed, "what may go on to cost is sent again");
+                hold!(
+                    "R5 guards",
+                    !paid || *fence == Fence::Confirmed,
+                    "what may go on to cost is sent again"
+                );
             }
             Evidence::NodeLost => hold!("R5 guards", !paid, "what was lost and may have cost is sent again"),
             Evidence::ProviderError { class } => {
                 use ErrorClass::{Backpressure, Client, Credential, InBand};
-                hold!("R5 guards", !matches!(class, Backpressure | Client | Credential), "{class:?} is replayed");
+                hold!(
+                    "R5 guards",
+                    !matches!(class, Backpressure | Client | Credential),
+                    "{class:?} is replayed"
+                );
                 hold!("R5 guards", *class != InBand || !self.in_band, "{class:?} is replayed again");
             }
             Evidence::Repetition => {

@@ -50,10 +50,11 @@ impl Reference {
     pub fn judge(&mut self, evidence: &Evidence, snapshot: &Snapshot) -> Verdict {
         let strategy = strategy(evidence);
         let over = self.history.iter().any(|it| matches!(it, Happened::Closed));
-        let attempt = match self.history.iter().rfind(|it| !matches!(it, Happened::Content | Happened::Closed)) {
-            Some(Happened::Sent(attempt)) => Some(attempt.clone()),
-            _ => None,
-        };
+        let attempt =
+            match self.history.iter().rfind(|it| !matches!(it, Happened::Content | Happened::Closed)) {
+                Some(Happened::Sent(attempt)) => Some(attempt.clone()),
+                _ => None,
+            };
         let Some(attempt) = attempt else {
             return Verdict::Stay(if over { Ineligible::Closed } else { Ineligible::NotReplayable });
         };
@@ -68,7 +69,8 @@ impl Reference {
             (snapshot.bytes > self.limits.snapshot_bytes_max).then_some(Ineligible::SnapshotTooLarge),
             (!snapshot.kept).then_some(Ineligible::SnapshotGone),
             snapshot.continuation.err().filter(|_| continues),
-            (self.recovered().count() as u32 >= self.limits.request_max.min(3)).then_some(Ineligible::RequestBudget),
+            (self.recovered().count() as u32 >= self.limits.request_max.min(3))
+                .then_some(Ineligible::RequestBudget),
             (of_it >= self.limits.strategy_max).then_some(Ineligible::StrategyBudget),
         ];
         if let Some(why) = refusals.into_iter().flatten().next() {
@@ -114,7 +116,8 @@ impl Reference {
     /// Why this evidence alone leads to nothing.
     fn of_evidence(&self, evidence: &Evidence, attempt: &Attempt) -> Option<Ineligible> {
         let paid = attempt.category == Category::Api;
-        let in_band = |evidence: &Evidence| *evidence == Evidence::ProviderError { class: ErrorClass::InBand };
+        let in_band =
+            |evidence: &Evidence| *evidence == Evidence::ProviderError { class: ErrorClass::InBand };
         match evidence {
             Evidence::Stall { handoff, .. } if health(handoff.as_ref(), attempt).is_none() => {
                 Some(Ineligible::Unconfirmed)

@@ -25,14 +25,33 @@ pub(super) enum Way {
 /// From a Node.
 #[derive(Clone, Debug)]
 pub(super) enum Up {
-    Register { claimed: Arc<str>, token_ok: bool },
-    Ready { claimed: Arc<str> },
+    Register {
+        claimed: Arc<str>,
+        token_ok: bool,
+    },
+    Ready {
+        claimed: Arc<str>,
+    },
     Draining,
     /// What a run says, in order.
-    Talk { lease: LeaseId, talk: Vec<Said> },
-    Terminal { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
-    Forged { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
-    Answer { command: CommandId, result: Result<BTreeMap<String, String>, String> },
+    Talk {
+        lease: LeaseId,
+        talk: Vec<Said>,
+    },
+    Terminal {
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+    },
+    Forged {
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+    },
+    Answer {
+        command: CommandId,
+        result: Result<BTreeMap<String, String>, String>,
+    },
     Ping,
     Pong,
     Closed,
@@ -124,6 +143,8 @@ pub(super) struct Link {
     pub(super) ready: bool,
     pub(super) asked: u32,
     pub(super) heard_draining: bool,
+    /// An end that closes has not read a part of an answer.
+    deaf: bool,
     /// Generation of the configuration that the Node was given.
     pub(super) config: u64,
     pub(super) runs: BTreeMap<LeaseId, Run>,
@@ -145,6 +166,7 @@ impl Link {
             ready: false,
             asked: 0,
             heard_draining: false,
+            deaf: false,
             config: 0,
             runs: BTreeMap::new(),
             beat: Heartbeat::new(HeartbeatTimes::default(), now),
@@ -182,7 +204,10 @@ impl Simulation {
             Way::Up => {
                 let frame = self.links[link].up.pop(self.now);
                 // An end that closes still reads what is on its way, or does not.
-                let reads = self.links[link].is_up() || !self.links[link].is_gone() && self.rng.chance(0.5);
+                let end = &self.links[link];
+                let reads = end.is_up() || !end.is_gone() && !end.deaf && self.rng.chance(0.5);
+                // No answer has a hole: what comes behind a part that was not read is not read either.
+                self.links[link].deaf |= !reads && matches!(frame, Some(Up::Talk { .. }));
                 if let Some(frame) = frame.filter(|_| reads) {
                     self.hear_node(link, frame);
                 }

@@ -447,7 +447,8 @@ impl Simulation {
         } else if self.is_healed() {
             (Fate::Complete, self.rng.below(SECOND))
         } else if self.rng.chance(self.swarm.hanging) {
-            (Fate::Deadline, request_timeout)
+            // It hangs in silence, which the watchdog sees, or talks on.
+            if self.stalls() { (Fate::Stall, stall_timeout) } else { (Fate::Deadline, request_timeout) }
         } else if self.rng.chance(self.swarm.failing) {
             (Fate::Fail, self.rng.around(self.swarm.run))
         } else {
@@ -506,7 +507,8 @@ impl Simulation {
             Fate::Cancelled => (fail(ErrorKind::Cancelled), true),
             Fate::Stall => (Some(self.stalled(index, &run.adapter, &run.target)), self.rng.chance(0.5)),
         };
-        if run.fate == Fate::Complete && !self.is_empty_answer()
+        if run.fate == Fate::Complete
+            && !self.is_empty_answer()
             && let Some(link) = self.nodes[index].link
         {
             // All of the rest at once.

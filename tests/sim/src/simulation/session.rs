@@ -1,7 +1,7 @@
 //! What a session of the Edge does with a request beyond its slot: it passes on what the provider says, asks the owner of the
 //! request's liveness when an attempt fails, closes the old transport and asks for a new attempt.
 //!
-//! Draws of its own come from dice of its own, so that a world without recovery is the same with and without them.
+//! Draws of its own come from dice of its own: what else a seed decides does not hang on them.
 
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub(super) struct Rates {
     empty: f64,
     /// Share of stalls after which the Node is not sure that the run has stopped.
     unsure: f64,
+    /// Share of runs that hang in silence, of those that hang.
+    silent: f64,
 }
 
 impl Rates {
@@ -70,6 +72,7 @@ impl Rates {
             wrong: *dice.pick(&[0.0, 0.1, 0.5]),
             empty: *dice.pick(&[0.0, 0.1]),
             unsure: *dice.pick(&[0.0, 0.3]),
+            silent: *dice.pick(&[0.0, 0.7]),
         }
     }
 }
@@ -115,10 +118,7 @@ impl Simulation {
         let can = |id: &Arc<str>| {
             let mut all = self.config.nodes.iter().flat_map(|node| &node.providers);
             all.any(|it| {
-                it.id == *id
-                    && it.enabled
-                    && it.capabilities.covers(needs)
-                    && (!long || it.long_capacity > 0)
+                it.id == *id && it.enabled && it.capabilities.covers(needs) && (!long || it.long_capacity > 0)
             })
         };
         let group = self.config.groups.iter().find(|it| *it.id == *group);
@@ -208,7 +208,12 @@ impl Simulation {
     }
 
     /// Asks the owner; when it says so, closes the old transport and asks for the next attempt.
-    pub(super) fn recovers(&mut self, request: RequestId, lease: LeaseId, evidence: Option<Evidence>) -> bool {
+    pub(super) fn recovers(
+        &mut self,
+        request: RequestId,
+        lease: LeaseId,
+        evidence: Option<Evidence>,
+    ) -> bool {
         let Some(evidence) = evidence else { return false };
         let judged = self.ask(request, &evidence);
         match judged {
@@ -277,10 +282,9 @@ impl Simulation {
             u64::from(client.stage == Stage::Waiting && client.admit.request != client.first);
         if self.dice.chance(0.1) {
             // What else comes in the same turn.
-            let handoff = None;
             let class = *self.dice.pick(&ErrorClass::ALL);
             let evidence = match self.dice.below(4) {
-                0 => Evidence::Stall { handoff, fence: Fence::Confirmed },
+                0 => Evidence::Stall { handoff: None, fence: Fence::Confirmed },
                 1 => Evidence::NodeLost,
                 2 => Evidence::Repetition,
                 _ => Evidence::ProviderError { class },
@@ -292,7 +296,7 @@ impl Simulation {
         Some(client)
     }
 
-    /// What a run says before its end, from a place of the answer on; and whether it leaves its last word out.
+    /// What a run says before its end, from a place of the answer on.
     pub(super) fn some_talk(&mut self, from: u64) -> Vec<Said> {
         let rates = self.rates;
         if !self.dice.chance(rates.talks) {
@@ -317,6 +321,11 @@ impl Simulation {
     /// Whether a complete answer is one without content.
     pub(super) fn is_empty_answer(&mut self) -> bool {
         !self.is_healed() && self.dice.chance(self.rates.empty)
+    }
+
+    /// Whether a run that hangs is one that stalls at a provider which is well otherwise.
+    pub(super) fn stalls(&mut self) -> bool {
+        self.dice.chance(self.rates.silent)
     }
 
     /// Whether a Node is sure that a run which stalled has stopped (STL-5).
