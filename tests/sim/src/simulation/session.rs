@@ -50,8 +50,9 @@ pub(super) struct Rates {
     shapes: bool,
     /// Share of runs that say something before their end.
     talks: f64,
-    /// Share of what they say then that is wrong, and of complete answers without content.
+    /// Share of what they say then that is wrong, in which way if always in one, and of complete answers without content.
     wrong: f64,
+    way: Option<Said>,
     empty: f64,
     /// Share of stalls after which the Node is not sure that the run has stopped.
     unsure: f64,
@@ -61,7 +62,11 @@ pub(super) struct Rates {
 
 impl Rates {
     pub(super) fn draw(dice: &mut Rng) -> Self {
-        let request_max = *dice.pick(&[0, 1, 2, 3, 3, 3, 5]);
+        let request_max = *dice.pick(&[0, 1, 2, 3, 3, 5]);
+        // In about half of the runs everything goes wrong in one way.
+        let errors = ErrorClass::ALL.map(Said::Error);
+        let ways: Vec<_> = errors.into_iter().chain([Said::Loop, Said::Mismatch]).collect();
+        let way = dice.chance(0.5).then(|| *dice.pick(&ways));
         let strategy_max = if dice.chance(0.5) { request_max } else { dice.below(4) as u32 };
         Self {
             limits: Limits { request_max, strategy_max, snapshot_bytes_max: 1_000 },
@@ -69,7 +74,8 @@ impl Rates {
             loops: dice.chance(0.7),
             shapes: dice.chance(0.7),
             talks: *dice.pick(&[0.0, 0.3, 0.7, 1.0]),
-            wrong: *dice.pick(&[0.0, 0.1, 0.5]),
+            wrong: *dice.pick(&[0.0, 0.1, 0.5, 0.9]),
+            way,
             empty: *dice.pick(&[0.0, 0.1]),
             unsure: *dice.pick(&[0.0, 0.3]),
             silent: *dice.pick(&[0.0, 0.7]),
@@ -309,11 +315,12 @@ impl Simulation {
         }
         talk.extend((from..from + dice.below(3)).map(Said::Content));
         if dice.chance(rates.wrong) {
-            talk.push(match dice.below(4) {
+            let any = match dice.below(4) {
                 0 => Said::Loop,
                 1 => Said::Mismatch,
                 _ => Said::Error(*dice.pick(&ErrorClass::ALL)),
-            });
+            };
+            talk.push(rates.way.unwrap_or(any));
         }
         talk
     }
