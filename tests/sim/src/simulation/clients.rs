@@ -31,6 +31,7 @@ pub(super) struct Client {
     pub(super) admit: Admit,
     pub(super) watched: Box<Watched>,
     pub(super) snapshot: Snapshot,
+    pub(super) baffles: bool,
     /// Of the last dispatch.
     pub(super) connection: ConnectionId,
 }
@@ -82,6 +83,7 @@ impl Simulation {
             admit: admit.clone(),
             watched: self.watched(),
             snapshot: self.some_snapshot(),
+            baffles: self.baffles(),
             connection: ConnectionId(0),
         };
         self.clients.insert(request, client);

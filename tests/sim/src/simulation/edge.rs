@@ -14,7 +14,7 @@ use super::{
     Event, Simulation,
     clients::Stage,
     links::{Down, Up, Way},
-    session::Said,
+    session::{Asked, Said},
 };
 use crate::invariants::Checked;
 
@@ -32,8 +32,7 @@ pub(super) enum Mail {
     Readiness(ConnectionId, Result<(), ReadinessRefusal>),
     Close(ConnectionId),
     Probe(Probe),
-    /// The last: where the answer goes on.
-    Open(Arc<Grant>, u64),
+    Open(Arc<Grant>, Asked),
     Cancel(ConnectionId, LeaseId),
 }
 
@@ -223,7 +222,7 @@ impl Simulation {
                     self.send_down(link, Down::Probe { command, adapter, target });
                 }
             }
-            Mail::Open(grant, from) => self.open(&grant, from),
+            Mail::Open(grant, asked) => self.open(&grant, asked),
             Mail::Cancel(connection, lease) => {
                 let link = Self::link_of(connection);
                 if let Some(run) = self.links[link].runs.get_mut(&lease) {
@@ -248,8 +247,9 @@ impl Simulation {
         let by = (grant.request_timeout + margin).as_nanos() as u64;
         self.after(by, Event::Deadline(request, lease));
         self.dispatched(request, &grant);
-        let from = self.clients.get(&request).map_or(0, |client| client.watched.got());
-        self.mail_link(request, grant.connection, Mail::Open(grant, from));
+        let Some(client) = self.clients.get(&request) else { return };
+        let asked = Asked { from: client.watched.got(), baffles: client.baffles };
+        self.mail_link(request, grant.connection, Mail::Open(grant, asked));
     }
 
     /// Mail from a request's shard for that of a connection; for the same shard it is carried out at once.
@@ -262,7 +262,7 @@ impl Simulation {
         }
     }
 
-    fn open(&mut self, grant: &Grant, from: u64) {
+    fn open(&mut self, grant: &Grant, asked: Asked) {
         let (link, lease) = (Self::link_of(grant.connection), grant.lease);
         if self.links[link].is_gone() {
             return self.tell_control(Input::NotSent { lease });
@@ -287,7 +287,7 @@ impl Simulation {
                 target: Arc::clone(&grant.target),
                 stall_timeout: grant.stall_timeout.as_nanos() as u64,
                 request_timeout: grant.request_timeout.as_nanos() as u64,
-                from,
+                asked,
             },
         );
     }

@@ -13,7 +13,11 @@ use control::{
 use dataplane::relay::heartbeat::{Heartbeat, HeartbeatTimes};
 use proto::message::ExecutionError;
 
-use super::{Event, Simulation, edge::Run, session::Said};
+use super::{
+    Event, Simulation,
+    edge::Run,
+    session::{Asked, Said},
+};
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,8 +73,7 @@ pub(super) enum Down {
         target: Arc<str>,
         stall_timeout: u64,
         request_timeout: u64,
-        /// Where the answer goes on.
-        from: u64,
+        asked: Asked,
     },
     Cancel(LeaseId),
     Probe {

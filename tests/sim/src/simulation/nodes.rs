@@ -24,7 +24,7 @@ use super::{
     Event, Simulation,
     lies::Lie,
     links::{Down, Link, Up},
-    session::Said,
+    session::{Asked, Said},
     swarm::{MS, SECOND},
 };
 
@@ -286,8 +286,8 @@ impl Simulation {
         match frame {
             Down::Registered(config) => self.registered(index, link, config),
             Down::Readiness(ready) => self.readied(index, ready),
-            Down::Open { lease, adapter, target, stall_timeout, request_timeout, from } => {
-                self.start_run(index, lease, adapter, target, (stall_timeout, request_timeout), from);
+            Down::Open { lease, adapter, target, stall_timeout, request_timeout, asked } => {
+                self.start_run(index, lease, adapter, target, (stall_timeout, request_timeout), asked);
             }
             Down::Cancel(lease) => self.cancel_run(index, lease),
             Down::Probe { command, adapter, target } => {
@@ -430,7 +430,7 @@ impl Simulation {
         adapter: Arc<str>,
         target: Arc<str>,
         (stall_timeout, request_timeout): (u64, u64),
-        from: u64,
+        asked: Asked,
     ) {
         let node = &mut self.nodes[index];
         let refuse = |kind| ExecutionError { kind, message: String::new(), failure: None };
@@ -456,14 +456,17 @@ impl Simulation {
         };
         let (fate, takes) =
             if takes > request_timeout { (Fate::Deadline, request_timeout) } else { (fate, takes) };
-        let talk = if self.is_healed() { Vec::new() } else { self.some_talk(from) };
+        let talk = if self.is_healed() { Vec::new() } else { self.some_talk(asked) };
         let life = self.nodes[index].life;
         if !talk.is_empty() {
             let begins = self.rng.below(takes.max(1));
             self.after(begins, Event::Talk(index, life, lease, 0));
         }
         let node = &mut self.nodes[index];
-        node.runs.insert(lease, Run { adapter, target, fate, talk, said: from, version: 0, _permit: permit });
+        node.runs.insert(
+            lease,
+            Run { adapter, target, fate, talk, said: asked.from, version: 0, _permit: permit },
+        );
         self.after(takes, Event::RunOver(index, self.nodes[index].life, lease, 0));
     }
 

@@ -39,6 +39,15 @@ pub(super) enum Said {
     Mismatch,
 }
 
+/// What a provider is asked beside the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Where the answer goes on.
+    pub(super) from: u64,
+    /// Every provider that is asked this says something wrong.
+    pub(super) baffles: bool,
+}
+
 /// How this seed's requests are recovered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
@@ -58,6 +67,8 @@ pub(super) struct Rates {
     unsure: f64,
     /// Share of runs that hang in silence, of those that hang.
     silent: f64,
+    /// Share of requests that no provider can answer.
+    baffling: f64,
 }
 
 impl Rates {
@@ -79,6 +90,7 @@ impl Rates {
             empty: *dice.pick(&[0.0, 0.1]),
             unsure: *dice.pick(&[0.0, 0.3]),
             silent: *dice.pick(&[0.0, 0.7]),
+            baffling: *dice.pick(&[0.0, 0.0, 0.3]),
         }
     }
 }
@@ -95,6 +107,11 @@ fn category(provider: &str) -> Category {
 impl Simulation {
     pub(super) fn watched(&self) -> Box<Watched> {
         Box::new(Watched::new(self.rates.limits))
+    }
+
+    /// Whether a request is one that no provider can answer.
+    pub(super) fn baffles(&mut self) -> bool {
+        self.dice.chance(self.rates.baffling)
     }
 
     /// What of a request can be sent again.
@@ -303,9 +320,9 @@ impl Simulation {
     }
 
     /// What a run says before its end, from a place of the answer on.
-    pub(super) fn some_talk(&mut self, from: u64) -> Vec<Said> {
+    pub(super) fn some_talk(&mut self, Asked { from, baffles }: Asked) -> Vec<Said> {
         let rates = self.rates;
-        if !self.dice.chance(rates.talks) {
+        if !baffles && !self.dice.chance(rates.talks) {
             return Vec::new();
         }
         let dice = &mut self.dice;
@@ -313,8 +330,9 @@ impl Simulation {
         if dice.chance(0.5) {
             talk.push(Said::Preamble);
         }
-        talk.extend((from..from + dice.below(3)).map(Said::Content));
-        if dice.chance(rates.wrong) {
+        let words = if baffles { 0 } else { dice.below(3) };
+        talk.extend((from..from + words).map(Said::Content));
+        if baffles || dice.chance(rates.wrong) {
             let any = match dice.below(4) {
                 0 => Said::Loop,
                 1 => Said::Mismatch,
