@@ -159,6 +159,57 @@ faults! {
     DirectBusyWaits,
     /// A fenced direct lease is not counted as over.
     DirectLoadKept,
+    // Of the owner of a request's liveness.
+    /// A request is recovered once more than it may be.
+    RecoveredOnceMore,
+    /// The budget of a strategy does not count.
+    StrategyBudgetIgnored,
+    /// A budget above the largest is believed.
+    BudgetUnbounded,
+    /// Every continuation is the first.
+    OrdinalStays,
+    /// A stall is replayed although its client has content.
+    ReplaysAfterCommit,
+    /// A request that is over is recovered.
+    RecoversAfterClose,
+    /// What was followed by another attempt is followed by one more.
+    RecoversTwiceFromOne,
+    /// The first content byte comes twice.
+    CommittedTwice,
+    /// A program is run again.
+    ProgramRunTwice,
+    /// A direct route is recovered.
+    DirectRecovered,
+    /// A run that was lost with its Node is sent to a paid interface again.
+    LostPaidRunReplayed,
+    /// A run that may go on at a paid interface is sent again.
+    UnfencedPaidRunReplayed,
+    /// A stall that the Edge has not confirmed is replayed.
+    UnconfirmedStallBelieved,
+    /// A fenced run is cancelled.
+    FencedRunCancelled,
+    /// A body larger than the bound is sent again.
+    SnapshotUnbounded,
+    /// A body that is not held is sent again.
+    SentWithoutSnapshot,
+    /// What cannot be continued is.
+    ContinuesRegardless,
+    /// Of the providers that failed a request the last alone is avoided.
+    FailedProviderForgotten,
+    /// A provider may have a request back although its probe found nothing out.
+    FallbackOnUnknown,
+    /// A provider that had a request back may have it once more although its probe finds it unavailable now.
+    FallbackKept,
+    /// A model's only provider gets back what it let stall.
+    StalledSoleComesBack,
+    /// A model's only provider does not get back what its connection lost.
+    SoleLostForGood,
+    /// A full provider is replayed.
+    BackpressureReplayed,
+    /// A request's own fault is replayed.
+    ClientErrorReplayed,
+    /// An error of nobody known is replayed again and again.
+    InBandReplayedAgain,
     // From here on: planted by someone who wrote neither the machine nor the simulation.
     /// Nobody is looked at when a long slot alone becomes free.
     LongSlotFreedUnseen,

@@ -12,8 +12,11 @@ impl Avoidance {
     /// Notes that a provider failed. One that may once not have it back never may again.
     pub(super) fn add(&mut self, provider: &Arc<str>, allow_fallback: bool) {
         if let Some(known) = self.0.iter_mut().find(|known| known.provider == *provider) {
-            known.allow_fallback &= allow_fallback;
+            known.allow_fallback &= allow_fallback || planted!(FallbackKept);
             return;
+        }
+        if planted!(FailedProviderForgotten) {
+            self.0.clear();
         }
         if self.0.len() == AVOIDED_MAX {
             self.0.remove(0);

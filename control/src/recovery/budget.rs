@@ -25,13 +25,14 @@ impl Budget {
             Strategy::ContinuationRepair => continuations,
             Strategy::SchemaRepair => repairs,
         };
-        if total >= self.request_max {
+        let most = self.request_max + u32::from(planted!(RecoveredOnceMore));
+        if total >= most {
             return Err(Ineligible::RequestBudget);
         }
-        if *spent >= self.strategy_max {
+        if *spent >= self.strategy_max && !planted!(StrategyBudgetIgnored) {
             return Err(Ineligible::StrategyBudget);
         }
         *spent += 1;
-        Ok(*spent)
+        Ok(if planted!(OrdinalStays) { 1 } else { *spent })
     }
 }

@@ -60,8 +60,10 @@ impl ErrorClass {
     pub(super) fn replay(self) -> Replay {
         match self {
             // Another provider may be as full, and the client is told when to come back: a replay would only add load.
+            Self::Backpressure if planted!(BackpressureReplayed) => Replay::WithinBudget,
             Self::Backpressure => Replay::Never,
             // Every provider would say the same.
+            Self::Client if planted!(ClientErrorReplayed) => Replay::WithinBudget,
             Self::Client => Replay::Never,
             // The operator's to mend; spending budget would only hide it.
             Self::Credential => Replay::Never,

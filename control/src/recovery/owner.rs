@@ -43,7 +43,8 @@ pub struct Owner {
 impl Owner {
     /// The owner of a request that has no attempt yet.
     pub fn new(limits: Limits) -> Self {
-        let request_max = limits.request_max.min(RECOVERIES_MAX);
+        let most = if planted!(BudgetUnbounded) { u32::MAX } else { RECOVERIES_MAX };
+        let request_max = limits.request_max.min(most);
         Self {
             snapshot_bytes_max: limits.snapshot_bytes_max,
             budget: Budget::new(request_max, limits.strategy_max),
@@ -70,7 +71,7 @@ impl Owner {
 
     /// The first content byte is about to go to the client. True exactly once, and never after [`Owner::close`].
     pub fn commit(&mut self) -> bool {
-        let first = !self.committed && !self.closed;
+        let first = (!self.committed || planted!(CommittedTwice)) && !self.closed;
         self.committed |= first;
         first
     }
@@ -91,7 +92,8 @@ impl Owner {
     pub fn judge(&mut self, evidence: &Evidence, snapshot: &Snapshot) -> Verdict {
         match self.recover(evidence, snapshot) {
             Ok((strategy, ordinal)) => {
-                let cancel_old = !matches!(evidence, Evidence::Stall { .. } | Evidence::NodeLost);
+                let fenced = matches!(evidence, Evidence::Stall { .. } | Evidence::NodeLost);
+                let cancel_old = !fenced || planted!(FencedRunCancelled);
                 Verdict::Recover { strategy, ordinal, cancel_old }
             }
             Err(why) => Verdict::Stay(why),
@@ -122,25 +124,27 @@ impl Owner {
     /// The guards (REC-5), in the order in which the first that refuses names the reason: what is over, what this evidence
     /// can never lead to, what the client has, what is left to send, and last, because it changes something, the budget.
     fn recover(&mut self, evidence: &Evidence, snapshot: &Snapshot) -> Result<(Strategy, u32), Ineligible> {
-        if self.closed {
+        if self.closed && !planted!(RecoversAfterClose) {
             return Err(Ineligible::Closed);
         }
         let attempt = self.running.clone().ok_or(Ineligible::NotReplayable)?;
-        if attempt.direct {
+        if attempt.direct && !planted!(DirectRecovered) {
             return Err(Ineligible::Direct);
         }
-        if attempt.category == Category::Cli {
+        if attempt.category == Category::Cli && !planted!(ProgramRunTwice) {
             return Err(Ineligible::SideEffect);
         }
         let strategy = self.strategy(&attempt, evidence)?;
-        if self.committed && strategy != Strategy::ContinuationRepair {
+        if self.committed && strategy != Strategy::ContinuationRepair && !planted!(ReplaysAfterCommit) {
             return Err(Ineligible::Committed);
         }
         self.check(snapshot, strategy)?;
         let ordinal = self.budget.spend(strategy)?;
-        self.replayed_once |= is_once(evidence);
+        self.replayed_once |= is_once(evidence) && !planted!(InBandReplayedAgain);
         self.last_strategy = Some(strategy);
-        self.running = None;
+        if !planted!(RecoversTwiceFromOne) {
+            self.running = None;
+        }
         if let Some(allow_fallback) = blame(&attempt, evidence) {
             self.avoidance.add(&attempt.provider, allow_fallback);
         }
@@ -151,14 +155,20 @@ impl Owner {
     fn strategy(&self, attempt: &Attempt, evidence: &Evidence) -> Result<Strategy, Ineligible> {
         match evidence {
             Evidence::Stall { handoff, fence } => {
-                confirmed(handoff.as_ref(), attempt).ok_or(Ineligible::Unconfirmed)?;
+                let handoff = confirmed(handoff.as_ref(), attempt);
+                if handoff.is_none() && !planted!(UnconfirmedStallBelieved) {
+                    return Err(Ineligible::Unconfirmed);
+                }
                 match (fence, attempt.category) {
-                    (Fence::Unconfirmed, Category::Api) => Err(Ineligible::SideEffect),
+                    (Fence::Unconfirmed, Category::Api) if !planted!(UnfencedPaidRunReplayed) => {
+                        Err(Ineligible::SideEffect)
+                    }
                     _ => Ok(Strategy::ExactReplay),
                 }
             }
             Evidence::NodeLost => match attempt.category {
                 Category::LocalInference => Ok(Strategy::ExactReplay),
+                Category::Api if planted!(LostPaidRunReplayed) => Ok(Strategy::ExactReplay),
                 Category::Api | Category::Cli => Err(Ineligible::SideEffect),
             },
             Evidence::ProviderError { class } => match class.replay() {
@@ -173,13 +183,17 @@ impl Owner {
 
     /// Whether there is something to send.
     fn check(&self, snapshot: &Snapshot, strategy: Strategy) -> Result<(), Ineligible> {
-        if snapshot.bytes > self.snapshot_bytes_max {
+        if snapshot.bytes > self.snapshot_bytes_max && !planted!(SnapshotUnbounded) {
             return Err(Ineligible::SnapshotTooLarge);
         }
-        if !snapshot.kept {
+        if !snapshot.kept && !planted!(SentWithoutSnapshot) {
             return Err(Ineligible::SnapshotGone);
         }
-        if strategy == Strategy::ContinuationRepair { snapshot.continuation } else { Ok(()) }
+        if strategy == Strategy::ContinuationRepair && !planted!(ContinuesRegardless) {
+            snapshot.continuation
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -196,11 +210,17 @@ fn is_once(evidence: &Evidence) -> bool {
 /// alternate (REC-4).
 fn blame(attempt: &Attempt, evidence: &Evidence) -> Option<bool> {
     match evidence {
+        Evidence::Stall { .. } if attempt.sole_candidate && planted!(StalledSoleComesBack) => None,
         Evidence::Stall { handoff, .. } => {
-            let handoff = confirmed(handoff.as_ref(), attempt);
-            Some(handoff.is_some_and(|handoff| handoff.health == ProviderHealth::Available))
+            let health = confirmed(handoff.as_ref(), attempt).map(|handoff| handoff.health);
+            let unknown = health == Some(ProviderHealth::Unknown) && planted!(FallbackOnUnknown);
+            Some(health == Some(ProviderHealth::Available) || unknown)
         }
-        Evidence::ProviderError { class } if attempt.sole_candidate && class.may_return_to_sole() => None,
+        Evidence::ProviderError { class }
+            if attempt.sole_candidate && class.may_return_to_sole() && !planted!(SoleLostForGood) =>
+        {
+            None
+        }
         Evidence::NodeLost | Evidence::ProviderError { .. } => Some(false),
         // The model's doing: every provider of it is as good.
         Evidence::Repetition | Evidence::SchemaMismatch => None,

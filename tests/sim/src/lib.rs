@@ -7,6 +7,7 @@
 //! | [`judge`] | a machine with both beside it, step by step |
 //! | [`world`] | the same with a clock for tests, and configurations written as text |
 //! | [`simulation`] | Nodes, links, providers, clients and the Edge's shards around it; a seed decides everything |
+//! | [`recovery`] | the owner of a simulated request's liveness under judgement |
 //! | [`watchdog`] | the Node's watchdog in a world of its own |
 //! | [`run`] | many seeds on several threads |
 //! | [`trace`], [`dump`] | inputs that broke a check, made short, and as files |
@@ -15,6 +16,8 @@ pub mod dump;
 pub mod invariants;
 pub mod judge;
 pub mod oracle;
+#[cfg(feature = "worlds")]
+pub mod recovery;
 pub mod reference;
 pub mod rng;
 #[cfg(feature = "worlds")]

@@ -13,6 +13,7 @@ use control::Counters;
 
 use crate::{
     invariants::{Broken, Checked},
+    recovery::Tally,
     rng::Rng,
     simulation::{Done, Simulation},
     trace::{Failure, Trace, guarded},
@@ -113,7 +114,7 @@ pub fn many(plan: &Plan, told: impl Fn(u64, Duration) + Sync) -> Report {
             runs.fetch_add(1, Relaxed);
             let mut result = result.lock().unwrap();
             match ended {
-                Ok(done) => add(&mut result.0, &done.counters),
+                Ok(done) => add(&mut result.0, &done.counters, &done.recovery),
                 Err(failure) => {
                     stop.store(true, Relaxed);
                     if result.1.is_none() {
@@ -138,9 +139,9 @@ pub fn many(plan: &Plan, told: impl Fn(u64, Duration) + Sync) -> Report {
 }
 
 /// Adds up what a run has seen: a simulation in which something never happens has not tested it.
-fn add(seen: &mut Seen, counters: &Counters) {
+fn add(seen: &mut Seen, counters: &Counters, recovery: &Tally) {
     let c = counters;
-    let one = [
+    let mut one = vec![
         ("registrations accepted", c.registrations_accepted),
         ("registrations refused", c.registrations_refused),
         ("ready", c.ready),
@@ -182,6 +183,7 @@ fn add(seen: &mut Seen, counters: &Counters) {
         ("stale inputs", c.stale_inputs),
         ("reloads", c.reloads),
     ];
+    one.extend(recovery.seen());
     if seen.is_empty() {
         seen.extend(one);
     } else {

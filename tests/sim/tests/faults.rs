@@ -34,16 +34,20 @@ fn every_planted_fault_is_found() {
         match report.found {
             Some(found) => {
                 let inputs = lists.as_ref().map_or_else(String::new, |to| shorten(fault, &found, to));
-                let check = found.failure.broken.check;
-                table += &format!("{name:26} {:>8} {inputs:>6}  {check:18} {}\n", found.events, fault.what());
+                let (check, seed) = (found.failure.broken.check, found.seed);
+                table += &format!(
+                    "{name:26} {:>8} {inputs:>6}  {check:18} {seed:>20} {}\n",
+                    found.events,
+                    fault.what()
+                );
             }
             None => {
-                table += &format!("{name:26} {:>8} {:>6}  {:18} {}\n", "-", "", "not found", fault.what());
+                table += &format!("{name:26} {:>8} {:>6}  {:39} {}\n", "-", "", "not found", fault.what());
                 missed.push(fault);
             }
         }
     }
-    println!("{:26} {:>8} {:>6}  first check\n{table}", "fault", "events", "inputs");
+    println!("{:26} {:>8} {:>6}  {:18} {:>20}\n{table}", "fault", "events", "inputs", "first check", "seed");
     assert!(missed.is_empty(), "not found within {WITHIN} events: {missed:?}");
 }
 

@@ -6,10 +6,14 @@ use control::{
     config::Capabilities,
     input::{Admit, Avoided, ConnectionId, Input, LeaseId, Moment, RequestId},
     limits::AVOIDED_MAX,
+    recovery::Snapshot,
 };
 
 use super::{Event, Simulation};
-use crate::invariants::{Broken, Checked};
+use crate::{
+    invariants::{Broken, Checked},
+    recovery::Watched,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -18,9 +22,16 @@ pub(super) enum Stage {
 }
 
 /// A request's task on its shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Client {
     pub(super) stage: Stage,
+    /// The number that it came under.
+    pub(super) first: RequestId,
+    /// As it was admitted last.
+    pub(super) admit: Admit,
+    pub(super) watched: Box<Watched>,
+    pub(super) snapshot: Snapshot,
+    pub(super) baffles: bool,
     /// Of the last dispatch.
     pub(super) connection: ConnectionId,
 }
@@ -66,7 +77,16 @@ impl Simulation {
             long: self.rng.chance(self.swarm.long),
             avoid,
         };
-        self.clients.insert(request, Client { stage: Stage::Waiting, connection: ConnectionId(0) });
+        let client = Client {
+            stage: Stage::Waiting,
+            first: request,
+            admit: admit.clone(),
+            watched: self.watched(),
+            snapshot: self.some_snapshot(),
+            baffles: self.baffles(),
+            connection: ConnectionId(0),
+        };
+        self.clients.insert(request, client);
         if self.rng.chance(self.swarm.impatient) {
             let patience = self.rng.around(self.swarm.patience);
             self.after(patience, Event::Leave(request));
@@ -102,6 +122,7 @@ impl Simulation {
 
     pub(super) fn leave(&mut self, request: RequestId) {
         if !self.is_healed() {
+            let request = self.current.get(&request).copied().unwrap_or(request);
             self.finish(request);
         }
     }

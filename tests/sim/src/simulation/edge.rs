@@ -4,8 +4,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use control::{
-    effect::{Effect, Grant, Probe, ReadinessRefusal, RegistrationRefusal},
+    effect::{Effect, Grant, Handoff, Probe, ReadinessRefusal, RegistrationRefusal},
     input::{ConnectionId, Input, LeaseId, Moment, RequestId},
+    recovery::Evidence,
 };
 use proto::message::ExecutionError;
 
@@ -13,6 +14,7 @@ use super::{
     Event, Simulation,
     clients::Stage,
     links::{Down, Up, Way},
+    session::{Asked, Said},
 };
 use crate::invariants::Checked;
 
@@ -23,13 +25,14 @@ pub(super) enum Mail {
     Refused(RequestId),
     Requeued(RequestId, LeaseId),
     Fenced(RequestId, LeaseId),
-    Failed(RequestId, LeaseId),
+    Failed(RequestId, LeaseId, Box<(ExecutionError, Option<Handoff>)>),
+    Talk(RequestId, LeaseId, Vec<Said>),
     Ended(RequestId, LeaseId),
     Registration(ConnectionId, Result<(), RegistrationRefusal>),
     Readiness(ConnectionId, Result<(), ReadinessRefusal>),
     Close(ConnectionId),
     Probe(Probe),
-    Open(Arc<Grant>),
+    Open(Arc<Grant>, Asked),
     Cancel(ConnectionId, LeaseId),
 }
 
@@ -120,8 +123,8 @@ impl Simulation {
                     (self.shard_of(request), Mail::Requeued(request, lease))
                 }
                 Effect::Fenced { lease, request } => (self.shard_of(request), Mail::Fenced(request, lease)),
-                Effect::Failed { lease, request, .. } => {
-                    (self.shard_of(request), Mail::Failed(request, lease))
+                Effect::Failed { lease, request, error, handoff, .. } => {
+                    (self.shard_of(request), Mail::Failed(request, lease, Box::new((error, handoff))))
                 }
                 Effect::Registration { connection, outcome } => {
                     (self.links[Self::link_of(connection)].shard, Mail::Registration(connection, outcome))
@@ -177,20 +180,34 @@ impl Simulation {
             Mail::Requeued(request, lease) => match self.clients.get_mut(&request) {
                 Some(client) if client.stage == Stage::Running(lease) => {
                     client.stage = Stage::Waiting;
+                    client.watched.left(lease);
                     self.drop_lease(lease);
                 }
                 Some(_) => {}
                 None => self.tell_control(Input::Withdraw { request }),
             },
             Mail::Fenced(request, lease) => {
-                if self.runs_under(request, lease) && !self.revoke(lease) {
+                if self.runs_under(request, lease)
+                    && !self.revoke(lease)
+                    && !self.recovers(request, lease, Some(Evidence::NodeLost))
+                {
                     self.finish(request);
                 }
             }
-            Mail::Failed(request, lease) | Mail::Ended(request, lease) => {
+            Mail::Failed(request, lease, failure) => {
                 if self.runs_under(request, lease) {
-                    self.clients.remove(&request);
-                    self.drop_lease(lease);
+                    let (error, handoff) = *failure;
+                    self.failed(request, lease, &error, handoff);
+                }
+            }
+            Mail::Ended(request, lease) => {
+                if self.runs_under(request, lease) {
+                    self.ended(request, lease);
+                }
+            }
+            Mail::Talk(request, lease, talk) => {
+                for said in talk {
+                    self.said(request, lease, said);
                 }
             }
             Mail::Registration(connection, outcome) => self.registration(connection, outcome),
@@ -205,7 +222,7 @@ impl Simulation {
                     self.send_down(link, Down::Probe { command, adapter, target });
                 }
             }
-            Mail::Open(grant) => self.open(&grant),
+            Mail::Open(grant, asked) => self.open(&grant, asked),
             Mail::Cancel(connection, lease) => {
                 let link = Self::link_of(connection);
                 if let Some(run) = self.links[link].runs.get_mut(&lease) {
@@ -229,11 +246,14 @@ impl Simulation {
         let margin = Duration::from_secs(1);
         let by = (grant.request_timeout + margin).as_nanos() as u64;
         self.after(by, Event::Deadline(request, lease));
-        self.mail_link(request, grant.connection, Mail::Open(grant));
+        self.dispatched(request, &grant);
+        let Some(client) = self.clients.get(&request) else { return };
+        let asked = Asked { from: client.watched.got(), baffles: client.baffles };
+        self.mail_link(request, grant.connection, Mail::Open(grant, asked));
     }
 
     /// Mail from a request's shard for that of a connection; for the same shard it is carried out at once.
-    fn mail_link(&mut self, request: RequestId, connection: ConnectionId, mail: Mail) {
+    pub(super) fn mail_link(&mut self, request: RequestId, connection: ConnectionId, mail: Mail) {
         let shard = self.links[Self::link_of(connection)].shard;
         if shard == self.shard_of(request) {
             self.take(mail);
@@ -242,7 +262,7 @@ impl Simulation {
         }
     }
 
-    fn open(&mut self, grant: &Grant) {
+    fn open(&mut self, grant: &Grant, asked: Asked) {
         let (link, lease) = (Self::link_of(grant.connection), grant.lease);
         if self.links[link].is_gone() {
             return self.tell_control(Input::NotSent { lease });
@@ -267,11 +287,12 @@ impl Simulation {
                 target: Arc::clone(&grant.target),
                 stall_timeout: grant.stall_timeout.as_nanos() as u64,
                 request_timeout: grant.request_timeout.as_nanos() as u64,
+                asked,
             },
         );
     }
 
-    fn runs_under(&self, request: RequestId, lease: LeaseId) -> bool {
+    pub(super) fn runs_under(&self, request: RequestId, lease: LeaseId) -> bool {
         self.clients.get(&request).is_some_and(|client| client.stage == Stage::Running(lease))
     }
 
@@ -297,7 +318,7 @@ impl Simulation {
 
     /// A request's task ends while it runs: the run is cancelled, the lease dropped.
     pub(super) fn finish(&mut self, request: RequestId) {
-        let Some(client) = self.clients.remove(&request) else { return };
+        let Some(client) = self.end_client(request) else { return };
         match client.stage {
             Stage::Waiting => self.tell_control(Input::Withdraw { request }),
             Stage::Running(lease) => {
@@ -308,7 +329,7 @@ impl Simulation {
     }
 
     fn forget_client(&mut self, request: RequestId) {
-        if let Some(client) = self.clients.remove(&request)
+        if let Some(client) = self.end_client(request)
             && let Stage::Running(lease) = client.stage
         {
             self.drop_lease(lease);
@@ -373,6 +394,12 @@ impl Simulation {
             Up::Draining => {
                 if !std::mem::replace(&mut self.links[link].heard_draining, true) {
                     self.tell_control(Input::Draining { connection });
+                }
+            }
+            Up::Talk { lease, talk } => {
+                if let Some(run) = self.links[link].runs.get(&lease).filter(|run| !run.cancelled) {
+                    let request = run.request;
+                    self.post(self.shard_of(request), Mail::Talk(request, lease, talk));
                 }
             }
             Up::Terminal { lease, error, sequence } => self.terminal(link, lease, error, sequence),

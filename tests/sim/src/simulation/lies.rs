@@ -25,13 +25,19 @@ pub(super) enum Lie {
 }
 
 /// Evidence of a stall, as it should be (STL-5).
-pub(super) fn stall(pair: (&str, &str), adapter: &str, target: &str, number: &str) -> ExecutionError {
+pub(super) fn stall(
+    pair: (&str, &str),
+    adapter: &str,
+    target: &str,
+    fence: &str,
+    number: &str,
+) -> ExecutionError {
     let said = [
         ("provider_health", pair.0),
         ("liveness_classification", pair.1),
         ("adapter", adapter),
         ("target", target),
-        ("fence", "confirmed"),
+        ("fence", fence),
         ("health_observation_seq", number),
     ];
     let metadata = said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -185,7 +191,7 @@ impl Simulation {
         if pair.0 == "unavailable" {
             self.nodes[index].reported.clone_from(&number);
         }
-        let mut error = stall(pair, &adapter, &target, &number);
+        let mut error = stall(pair, &adapter, &target, "confirmed", &number);
         if self.rng.chance(0.1) {
             error.kind = ErrorKind::Deadline;
         }

@@ -13,7 +13,11 @@ use control::{
 use dataplane::relay::heartbeat::{Heartbeat, HeartbeatTimes};
 use proto::message::ExecutionError;
 
-use super::{Event, Simulation, edge::Run};
+use super::{
+    Event, Simulation,
+    edge::Run,
+    session::{Asked, Said},
+};
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,12 +29,33 @@ pub(super) enum Way {
 /// From a Node.
 #[derive(Clone, Debug)]
 pub(super) enum Up {
-    Register { claimed: Arc<str>, token_ok: bool },
-    Ready { claimed: Arc<str> },
+    Register {
+        claimed: Arc<str>,
+        token_ok: bool,
+    },
+    Ready {
+        claimed: Arc<str>,
+    },
     Draining,
-    Terminal { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
-    Forged { lease: LeaseId, error: Option<ExecutionError>, sequence: u64 },
-    Answer { command: CommandId, result: Result<BTreeMap<String, String>, String> },
+    /// What a run says, in order.
+    Talk {
+        lease: LeaseId,
+        talk: Vec<Said>,
+    },
+    Terminal {
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+    },
+    Forged {
+        lease: LeaseId,
+        error: Option<ExecutionError>,
+        sequence: u64,
+    },
+    Answer {
+        command: CommandId,
+        result: Result<BTreeMap<String, String>, String>,
+    },
     Ping,
     Pong,
     Closed,
@@ -48,6 +73,7 @@ pub(super) enum Down {
         target: Arc<str>,
         stall_timeout: u64,
         request_timeout: u64,
+        asked: Asked,
     },
     Cancel(LeaseId),
     Probe {
@@ -120,6 +146,8 @@ pub(super) struct Link {
     pub(super) ready: bool,
     pub(super) asked: u32,
     pub(super) heard_draining: bool,
+    /// An end that closes has not read a part of an answer.
+    deaf: bool,
     /// Generation of the configuration that the Node was given.
     pub(super) config: u64,
     pub(super) runs: BTreeMap<LeaseId, Run>,
@@ -141,6 +169,7 @@ impl Link {
             ready: false,
             asked: 0,
             heard_draining: false,
+            deaf: false,
             config: 0,
             runs: BTreeMap::new(),
             beat: Heartbeat::new(HeartbeatTimes::default(), now),
@@ -178,7 +207,10 @@ impl Simulation {
             Way::Up => {
                 let frame = self.links[link].up.pop(self.now);
                 // An end that closes still reads what is on its way, or does not.
-                let reads = self.links[link].is_up() || !self.links[link].is_gone() && self.rng.chance(0.5);
+                let end = &self.links[link];
+                let reads = end.is_up() || !end.is_gone() && !end.deaf && self.rng.chance(0.5);
+                // No answer has a hole: what comes behind a part that was not read is not read either.
+                self.links[link].deaf |= !reads && matches!(frame, Some(Up::Talk { .. }));
                 if let Some(frame) = frame.filter(|_| reads) {
                     self.hear_node(link, frame);
                 }

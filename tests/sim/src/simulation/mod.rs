@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `swarm` | how this seed's run is: sizes and rates |
 //! | `edge` | control's loop, the shards, both ends of a lease: what `edge` does with the machine |
+//! | `session` | what a request does when its attempt fails: the owner of its liveness at work |
 //! | `links` | connections: delay, order, silence, late ends |
 //! | `nodes` | Nodes that dial, register, run, answer, drain, crash; with the real machines of `node` inside |
 //! | `lies` | what a Node says that does not keep to the protocol |
@@ -23,6 +24,7 @@ mod lies;
 mod links;
 mod nodes;
 mod operator;
+mod session;
 mod swarm;
 
 use std::{
@@ -47,8 +49,9 @@ use self::{
     swarm::Swarm,
 };
 use crate::{
-    invariants::Checked,
+    invariants::{Broken, Checked},
     judge::{Depth, Judge},
+    recovery::Tally,
     rng::Rng,
     trace::{Step, Trace},
 };
@@ -76,6 +79,8 @@ enum Event {
     Applied(usize, u32),
     AnswerOverdue(usize, u32),
     NodeBeat(usize, u32),
+    /// A run says something before its end.
+    Talk(usize, u32, LeaseId, u32),
     RunOver(usize, u32, LeaseId, u32),
     Answer(usize, u32, u64),
     DrainOver(usize, u32),
@@ -97,6 +102,8 @@ pub struct Done {
     pub digest: u64,
     /// What the machine counted.
     pub counters: Counters,
+    /// What was seen of recovery.
+    pub recovery: Tally,
 }
 
 /// The world.
@@ -113,8 +120,17 @@ pub struct Simulation {
     control_armed: u64,
     shards: Vec<Shard>,
     holds: BTreeMap<LeaseId, Hold>,
+    /// By the number that its attempt was admitted under.
     clients: BTreeMap<RequestId, Client>,
+    /// Of those with another attempt than their first: by their first number.
+    current: BTreeMap<RequestId, RequestId>,
     requests: u64,
+    rates: session::Rates,
+    /// Of recovery alone.
+    dice: Rng,
+    recovery: Tally,
+    /// What a shard has found, which has nobody to tell.
+    broken: Option<Broken>,
     links: Vec<Link>,
     nodes: Vec<Node>,
     /// Commands sent so far, the latest last: liars answer those of others.
@@ -132,6 +148,8 @@ impl Simulation {
         let mut rng = Rng::new(seed);
         let swarm = Swarm::draw(&mut rng);
         let config = Arc::new(operator::first_config(&mut rng, &swarm));
+        let mut dice = Rng::new(seed.rotate_left(32));
+        let rates = session::Rates::draw(&mut dice);
         let depth = Depth { full: *rng.pick(&[1, 20, 100, 500]) };
         let mut world = Self {
             now: 0,
@@ -145,7 +163,12 @@ impl Simulation {
             shards: (0..swarm.shards).map(|_| Shard::default()).collect(),
             holds: BTreeMap::new(),
             clients: BTreeMap::new(),
+            current: BTreeMap::new(),
             requests: 0,
+            rates,
+            dice,
+            recovery: Tally::default(),
+            broken: None,
             links: Vec::new(),
             nodes: Vec::new(),
             probes: Vec::new(),
@@ -167,7 +190,7 @@ impl Simulation {
     ///
     /// # Errors
     /// The first check that does not hold.
-    pub fn run(&mut self, steps: u64) -> Result<Done, crate::invariants::Broken> {
+    pub fn run(&mut self, steps: u64) -> Result<Done, Broken> {
         while self.judge.steps < steps {
             self.next_event()?;
         }
@@ -178,6 +201,7 @@ impl Simulation {
             steps: self.judge.steps,
             digest: self.digest,
             counters: self.judge.machine.counters().clone(),
+            recovery: self.recovery,
         })
     }
 
@@ -213,6 +237,7 @@ impl Simulation {
             | Event::Applied(node, life)
             | Event::AnswerOverdue(node, life)
             | Event::NodeBeat(node, life)
+            | Event::Talk(node, life, ..)
             | Event::RunOver(node, life, ..)
             | Event::Answer(node, life, _)
             | Event::DrainOver(node, life)
@@ -222,7 +247,7 @@ impl Simulation {
                 }
             }
         }
-        Ok(())
+        self.broken.take().map_or(Ok(()), Err)
     }
 
     /// Plans an event, at the next tick.

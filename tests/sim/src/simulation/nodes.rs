@@ -24,6 +24,7 @@ use super::{
     Event, Simulation,
     lies::Lie,
     links::{Down, Link, Up},
+    session::{Asked, Said},
     swarm::{MS, SECOND},
 };
 
@@ -45,6 +46,9 @@ struct Run {
     adapter: Arc<str>,
     target: Arc<str>,
     fate: Fate,
+    /// What it has still to say before its end, and how much of the answer there is then.
+    talk: Vec<Said>,
+    said: u64,
     /// An end planned for an earlier version is void.
     version: u32,
     _permit: Permit,
@@ -202,6 +206,7 @@ impl Simulation {
             Event::Applied(..) => self.applied(index),
             Event::AnswerOverdue(..) if self.nodes[index].awaits_since(self.now) => self.lose(index, true),
             Event::NodeBeat(..) => self.node_beat(index),
+            Event::Talk(_, _, lease, version) => self.talk(index, lease, version),
             Event::RunOver(_, _, lease, version) => self.run_over(index, lease, version),
             Event::Answer(_, _, command) => self.answer(index, command),
             Event::DrainOver(..) => self.exit(index),
@@ -281,8 +286,8 @@ impl Simulation {
         match frame {
             Down::Registered(config) => self.registered(index, link, config),
             Down::Readiness(ready) => self.readied(index, ready),
-            Down::Open { lease, adapter, target, stall_timeout, request_timeout } => {
-                self.start_run(index, lease, adapter, target, (stall_timeout, request_timeout));
+            Down::Open { lease, adapter, target, stall_timeout, request_timeout, asked } => {
+                self.start_run(index, lease, adapter, target, (stall_timeout, request_timeout), asked);
             }
             Down::Cancel(lease) => self.cancel_run(index, lease),
             Down::Probe { command, adapter, target } => {
@@ -425,6 +430,7 @@ impl Simulation {
         adapter: Arc<str>,
         target: Arc<str>,
         (stall_timeout, request_timeout): (u64, u64),
+        asked: Asked,
     ) {
         let node = &mut self.nodes[index];
         let refuse = |kind| ExecutionError { kind, message: String::new(), failure: None };
@@ -441,7 +447,8 @@ impl Simulation {
         } else if self.is_healed() {
             (Fate::Complete, self.rng.below(SECOND))
         } else if self.rng.chance(self.swarm.hanging) {
-            (Fate::Deadline, request_timeout)
+            // It hangs in silence, which the watchdog sees, or talks on.
+            if self.stalls() { (Fate::Stall, stall_timeout) } else { (Fate::Deadline, request_timeout) }
         } else if self.rng.chance(self.swarm.failing) {
             (Fate::Fail, self.rng.around(self.swarm.run))
         } else {
@@ -449,8 +456,17 @@ impl Simulation {
         };
         let (fate, takes) =
             if takes > request_timeout { (Fate::Deadline, request_timeout) } else { (fate, takes) };
+        let talk = if self.is_healed() { Vec::new() } else { self.some_talk(asked) };
+        let life = self.nodes[index].life;
+        if !talk.is_empty() {
+            let begins = self.rng.below(takes.max(1));
+            self.after(begins, Event::Talk(index, life, lease, 0));
+        }
         let node = &mut self.nodes[index];
-        node.runs.insert(lease, Run { adapter, target, fate, version: 0, _permit: permit });
+        node.runs.insert(
+            lease,
+            Run { adapter, target, fate, talk, said: asked.from, version: 0, _permit: permit },
+        );
         self.after(takes, Event::RunOver(index, self.nodes[index].life, lease, 0));
     }
 
@@ -469,6 +485,17 @@ impl Simulation {
         self.after(takes, event);
     }
 
+    /// It says what it says before its end.
+    fn talk(&mut self, index: usize, lease: LeaseId, version: u32) {
+        let node = &mut self.nodes[index];
+        let Some(run) = node.runs.get_mut(&lease).filter(|run| run.version == version) else { return };
+        let talk = std::mem::take(&mut run.talk);
+        run.said += talk.iter().filter(|said| matches!(said, Said::Content(_))).count() as u64;
+        if let Some(link) = node.link {
+            self.send_up(link, Up::Talk { lease, talk });
+        }
+    }
+
     fn run_over(&mut self, index: usize, lease: LeaseId, version: u32) {
         let node = &mut self.nodes[index];
         if node.runs.get(&lease).is_none_or(|run| run.version != version) {
@@ -483,6 +510,13 @@ impl Simulation {
             Fate::Cancelled => (fail(ErrorKind::Cancelled), true),
             Fate::Stall => (Some(self.stalled(index, &run.adapter, &run.target)), self.rng.chance(0.5)),
         };
+        if run.fate == Fate::Complete
+            && !self.is_empty_answer()
+            && let Some(link) = self.nodes[index].link
+        {
+            // All of the rest at once.
+            self.send_up(link, Up::Talk { lease, talk: vec![Said::Content(run.said)] });
+        }
         let sequence = if behind { self.rng.range(1, 9) } else { 0 };
         self.end_run(index, lease, error, sequence, Some((run.adapter, run.target)));
         if self.nodes[index].draining && self.nodes[index].is_idle() {
@@ -523,7 +557,8 @@ impl Simulation {
         if sick {
             self.nodes[index].reported.clone_from(&number);
         }
-        super::lies::stall(pair, adapter, target, &number)
+        let fence = self.some_fence();
+        super::lies::stall(pair, adapter, target, fence, &number)
     }
 
     /// CAP-1.
