@@ -5,7 +5,7 @@
 
 mod order;
 mod scene;
-mod tap;
+pub mod tap;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
