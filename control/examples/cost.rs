@@ -14,7 +14,7 @@ use iop_control::{
     LEASES_MAX, Machine,
     config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy},
     effect::Effect,
-    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+    input::{Admit, Avoided, ConnectionId, Input, LeaseId, Moment, RequestId},
     record::{Build, Recorder},
 };
 
@@ -157,14 +157,16 @@ impl Crowd {
         self.requests += 1;
         let every = |n| id.is_multiple_of(n);
         let avoids = self.scenario == Scenario::Avoiding || every(7);
-        let avoided = (id % PROVIDERS as u64) as usize;
+        let avoided = avoids.then(|| Avoided {
+            provider: Arc::clone(&self.providers[(id % PROVIDERS as u64) as usize]),
+            allow_fallback: every(2),
+        });
         self.tell(Input::Admit(Admit {
             request: RequestId(id),
             group: Arc::clone(&self.groups[(id % self.groups.len() as u64) as usize]),
             needs: Capabilities(u32::from(every(5))),
             long: every(3),
-            avoid_provider: avoids.then(|| Arc::clone(&self.providers[avoided])),
-            allow_avoided_provider_fallback: every(2),
+            avoid: avoided.into_iter().collect(),
         }));
     }
 

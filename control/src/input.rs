@@ -1,6 +1,6 @@
 //! What goes into the machine.
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use proto::message::ExecutionError;
@@ -138,10 +138,19 @@ pub struct Admit {
     pub needs: Capabilities,
     /// Whether it takes a long slot too (POL-4).
     pub long: bool,
-    /// Prefer any other provider (POL-8).
-    pub avoid_provider: Option<Arc<str>>,
-    /// Permit the avoided provider when no live alternate exists (POL-8).
-    pub allow_avoided_provider_fallback: bool,
+    /// Prefer any provider that is not in this list (POL-8): the providers that failed this request, oldest first. Of more
+    /// than [`crate::limits::AVOIDED_MAX`] the oldest are not looked at.
+    pub avoid: Vec<Avoided>,
+}
+
+/// A provider that failed a request before (POL-8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Avoided {
+    /// Which; one that is no candidate is avoided anyway.
+    pub provider: Arc<str>,
+    /// Permit it when no live alternate exists, that is, none that is not in the list. One that is in the list twice is
+    /// permitted only if it is so twice.
+    pub allow_fallback: bool,
 }
 
 impl Input {
@@ -159,7 +168,7 @@ impl Input {
             Self::Register { certified, claimed, .. } => certified.len() + claimed.len(),
             Self::Ready { claimed, .. } => claimed.len(),
             Self::Admit(admit) => {
-                admit.group.len() + admit.avoid_provider.as_ref().map_or(0, |provider| provider.len())
+                admit.group.len() + admit.avoid.iter().map(|avoided| avoided.provider.len()).sum::<usize>()
             }
             Self::Terminal { error: Some(error), .. } => {
                 let failure = error.failure.as_ref();

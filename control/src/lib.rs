@@ -10,6 +10,7 @@
 //! | [`machine`] | the contract of [`Machine`] and one handler file for each family of inputs |
 //! | [`counters`] | monotonic counts for metrics |
 //! | [`record`] | a machine that remembers its inputs, dumps of them, and running them again |
+//! | [`recovery`] | the owner of one request's liveness: whether a failed attempt may be followed by another |
 //! | `fault` | deliberate mistakes for the simulation to find; not without their feature |
 //! | [`limits`] | every bound and constant wait |
 //! | `registry`, `queue`, `lease`, `overlay`, `timer` | sub-machines: they change their own state and return values; only `machine` emits effects |

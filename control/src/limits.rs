@@ -28,6 +28,10 @@ pub const PROBE_WAIT_MIN: Duration = Duration::from_secs(5);
 /// Longest wait between two probes of a provider (CAP-3).
 pub const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Providers that one request avoids (POL-8), as many as may have failed it. Reached: the oldest are candidates as if they
+/// had not failed.
+pub const AVOIDED_MAX: usize = 4;
+
 /// Events that a [`crate::record::Recorder`] keeps at least, once there were that many; it keeps at most twice as many.
 /// Reached: the machine is copied, and what is older than the copy before is forgotten.
 pub const RECORDED_MAX: usize = 10_000;
@@ -39,3 +43,10 @@ pub const RECORDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Pending requests, and lease records, that a detailed snapshot lists. Reached: the younger ones are left out; the
 /// totals stand beside.
 pub const DETAIL_MAX: usize = 1_000;
+
+/// Recoveries of one request, whatever was configured (SEG-1). Reached: it stays with its failure.
+pub const RECOVERIES_MAX: u32 = 3;
+
+/// Attempts of one request whose provider is told to its client. More than its recoveries make: a Node's full gate sends a
+/// grant back once for each. Reached: later ones are counted and not named.
+pub const ATTEMPTS_TOLD_MAX: usize = 8;

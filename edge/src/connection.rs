@@ -507,6 +507,8 @@ impl Client {
             model = request.model.as_deref(),
             provider = ended.provider.as_deref(),
             attempts = ended.attempts,
+            recovery = ended.recovery,
+            providers = ended.providers.as_deref(),
             status = ended.status,
             outcome = ended.outcome,
             queue_ms = millis(ended.queued),

@@ -17,7 +17,7 @@ use prometheus::IntCounter;
 
 use crate::{
     lease::{Lease, Returns},
-    mail::{ToControl, ToShard},
+    mail::{RunFailed, ToControl, ToShard},
     metrics::Metrics,
     requests,
 };
@@ -195,10 +195,11 @@ impl ControlLoop {
             }
             Effect::Fenced { lease, request } => self.mail_request(request, ToShard::Fenced(request, lease)),
             Effect::Failed { lease, request, error, sequence, handoff } => {
-                if let Some(Handoff { provider, health }) = handoff {
+                if let Some(Handoff { provider, health }) = &handoff {
                     tracing::info!(%provider, ?health, "provider stalled");
                 }
-                self.mail_request(request, ToShard::Failed(request, lease, error, sequence));
+                let failed = Box::new(RunFailed { error, handoff, sequence });
+                self.mail_request(request, ToShard::Failed(request, lease, failed));
             }
             Effect::Registration { connection, outcome } => {
                 self.mail_connection(connection, ToShard::Registration(connection, outcome));

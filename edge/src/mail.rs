@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use control::{
-    effect::{CloseReason, Grant, Probe, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
+    effect::{CloseReason, Grant, Handoff, Probe, ReadinessRefusal, Refusal, RegistrationRefusal, Snapshot},
     input::{ConnectionId, Input, LeaseId, RequestId},
     record::Dump,
 };
@@ -48,8 +48,8 @@ pub enum ToShard {
     Requeued(RequestId, LeaseId),
     /// From control, for the request's shard: the Node was lost.
     Fenced(RequestId, LeaseId),
-    /// From control, for the request's shard: the run failed; `sequence` orders it behind the body frames.
-    Failed(RequestId, LeaseId, ExecutionError, u64),
+    /// From control, for the request's shard: the run failed.
+    Failed(RequestId, LeaseId, Box<RunFailed>),
     /// From control, for the connection's shard.
     Registration(ConnectionId, Result<(), RegistrationRefusal>),
     /// From control, for the connection's shard.
@@ -86,6 +86,17 @@ pub enum ToShard {
     Drain,
     /// The grace is over: end what is left.
     Stop,
+}
+
+/// How a run failed, as control has it from the Node.
+#[derive(Debug)]
+pub struct RunFailed {
+    /// As the Node says.
+    pub error: ExecutionError,
+    /// Set for a stall that control has checked against the run's lease (HND-3).
+    pub handoff: Option<Handoff>,
+    /// Orders it behind the frames of the run: it is told after those below this number.
+    pub sequence: u64,
 }
 
 /// A run to start on a Node's connection. Its stream number is its lease number: unique and never reused.

@@ -12,9 +12,13 @@ use dataplane::{
 };
 
 use control::effect::{Grant, Refusal};
-use proto::message::{ExecutionError, RunEvent, RunEventKind};
+use proto::message::{RunEvent, RunEventKind};
 
-use crate::{dispatch::reading::Read, lease::Lease, mail::Frame};
+use crate::{
+    dispatch::reading::Read,
+    lease::Lease,
+    mail::{Frame, RunFailed},
+};
 
 /// Bits of a request number that count requests; the shard stands above them.
 const COUNTER_BITS: u32 = 48;
@@ -40,8 +44,8 @@ pub enum Event {
     Requeued(LeaseId),
     /// The Node of this lease was lost.
     Fenced(LeaseId),
-    /// The run failed after the frames below this sequence.
-    Failed(LeaseId, ExecutionError, u64),
+    /// The run failed.
+    Failed(LeaseId, Box<RunFailed>),
     /// The input that the body asks for, read for this lease.
     Input(LeaseId, Read),
     /// A frame of the run and its sequence number.

@@ -1,6 +1,6 @@
 //! Response heads: what every answer says about how it came about (API-2), and the two kinds of answers.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use dataplane::{
     http::{
@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Fields that we add to a head at most, those of an event stream included.
-const OWN_FIELDS: usize = 12;
+const OWN_FIELDS: usize = 14;
 /// Bytes of their names and of the values that are known or numbers.
-const OWN_BYTES: usize = 220;
+const OWN_BYTES: usize = 270;
 /// The same, of what a page of another origin is told.
 const CORS_BYTES: usize = 80 + cors::EXPOSED.len();
 
@@ -37,6 +37,10 @@ pub struct Answer<'a> {
     pub attempts: u32,
     /// Told as `x-iop-queue-ms`, where there was an attempt.
     pub queued: Duration,
+    /// Told as `x-iop-recovery`: how the last attempt came about, where it mends a failure.
+    pub recovery: Option<&'static str>,
+    /// Told as `x-iop-providers`, where there are any: those of all attempts, in order.
+    pub providers: &'a [Arc<str>],
     /// Told as `x-iop-tool-mode: text`: the backend was asked for its calls in text (RUN-4).
     pub text_tools: bool,
     /// In whose language a fault is told.
@@ -55,6 +59,8 @@ impl Answer<'_> {
             provider: None,
             attempts: 0,
             queued: Duration::ZERO,
+            recovery: None,
+            providers: &[],
             text_tools: false,
             surface: Surface::Chat,
             took: None,
@@ -71,6 +77,12 @@ impl Answer<'_> {
         if self.attempts > 0 {
             add(headers, "x-iop-attempts", Decimal::of(u64::from(self.attempts)).text());
             add(headers, "x-iop-queue-ms", Decimal::millis(self.queued).text());
+        }
+        if let Some(recovery) = self.recovery {
+            add(headers, "x-iop-recovery", recovery);
+        }
+        if !self.providers.is_empty() {
+            add(headers, "x-iop-providers", &self.providers.join(","));
         }
         if self.text_tools {
             add(headers, "x-iop-tool-mode", "text");
@@ -90,7 +102,8 @@ impl Answer<'_> {
     /// Bytes of what [`Answer::write`] adds, at most.
     fn room(&self) -> usize {
         let cors = self.allow_origin.map_or(0, |origin| CORS_BYTES + origin.len());
-        OWN_BYTES + 2 * self.request_id.len() + self.provider.map_or(0, str::len) + cors
+        let providers: usize = self.providers.iter().map(|provider| provider.len() + 1).sum();
+        OWN_BYTES + 2 * self.request_id.len() + self.provider.map_or(0, str::len) + providers + cors
     }
 }
 

@@ -229,9 +229,7 @@ impl ShardState {
                 }
             }
             ToShard::Fenced(request, lease) => self.to_request(request, Event::Fenced(lease)),
-            ToShard::Failed(request, lease, error, sequence) => {
-                self.to_request(request, Event::Failed(lease, error, sequence));
-            }
+            ToShard::Failed(request, lease, failed) => self.to_request(request, Event::Failed(lease, failed)),
             ToShard::Frame(request, lease, sequence, frame) => {
                 self.to_request(request, Event::Frame(lease, sequence, frame));
             }

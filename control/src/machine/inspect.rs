@@ -87,10 +87,11 @@ impl Machine {
                 *long += if shape.long { total } else { 0 };
             }
             for (avoidance, waiting) in lines.lengths() {
-                let avoided = self.pool.live_but_avoided(&Wish { group, shape, avoidance });
-                if let Some((all, long)) = avoided.and_then(|provider| queued.get_mut(&provider)) {
-                    *all -= waiting;
-                    *long -= if shape.long { waiting } else { 0 };
+                for provider in self.pool.live_but_avoided(&Wish { group, shape, avoidance }) {
+                    if let Some((all, long)) = queued.get_mut(&provider) {
+                        *all -= waiting;
+                        *long -= if shape.long { waiting } else { 0 };
+                    }
                 }
             }
         }

@@ -68,7 +68,9 @@ mod tests {
     use super::*;
 
     fn avoiding(member: u32) -> Avoidance {
-        Avoidance { member: Some(member), fallback: false }
+        let mut avoidance = Avoidance::default();
+        avoidance.add(member, false);
+        avoidance
     }
 
     #[test]
@@ -77,14 +79,13 @@ mod tests {
         for (line, number) in [(1, 7), (1, 3), (2, 5), (1, 9)] {
             lines.insert(avoiding(line), TicketNo(number));
         }
-        let heads =
-            |lines: &Lines| lines.heads().map(|(n, a)| (n.0, a.member)).collect::<alloc::vec::Vec<_>>();
-        assert_eq!(heads(&lines), [(3, Some(1)), (5, Some(2))]);
+        let heads = |lines: &Lines| lines.heads().map(|(n, a)| (n.0, a)).collect::<alloc::vec::Vec<_>>();
+        assert_eq!(heads(&lines), [(3, avoiding(1)), (5, avoiding(2))]);
         lines.remove(avoiding(1), TicketNo(3));
-        assert_eq!(heads(&lines), [(5, Some(2)), (7, Some(1))]);
+        assert_eq!(heads(&lines), [(5, avoiding(2)), (7, avoiding(1))]);
         lines.remove(avoiding(2), TicketNo(5));
         lines.remove(avoiding(1), TicketNo(9));
-        assert_eq!(heads(&lines), [(7, Some(1))]);
+        assert_eq!(heads(&lines), [(7, avoiding(1))]);
         lines.remove(avoiding(1), TicketNo(7));
         assert!(lines.is_empty() && heads(&lines).is_empty());
     }

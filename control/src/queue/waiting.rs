@@ -86,8 +86,9 @@ impl Queue {
     /// The oldest waiter of a group for whose wish `choose` finds something, with what it found.
     ///
     /// Looks at the heads of lines only. A shape in which even a wish that avoids nothing finds nothing is left at
-    /// once, and one candidate can disappoint at most the two lines that avoid it (with and without fallback), so the
-    /// number of looks depends neither on the waiters nor on the lines.
+    /// once, and only lines that avoid every candidate with a free slot are disappointed: the number of looks is that of the
+    /// different sets of providers that failed requests which wait, and one where more than
+    /// [`crate::limits::AVOIDED_MAX`] candidates have a free slot.
     pub(crate) fn oldest<T>(
         &self,
         group: GroupKey,

@@ -7,7 +7,10 @@ use alloc::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::provider::{Rank, Standing};
+use super::{
+    Avoidance,
+    provider::{Rank, Standing},
+};
 use crate::config::Capabilities;
 
 /// How many members, and how many of them take long requests.
@@ -69,9 +72,9 @@ impl Bucket {
         }
     }
 
-    /// The best member with a free slot, except `avoided`.
-    pub(crate) fn best(&self, long: bool, avoided: Option<u32>) -> Option<(Rank, u32)> {
+    /// The best member with a free slot that is not avoided.
+    pub(crate) fn best(&self, long: bool, avoidance: &Avoidance) -> Option<(Rank, u32)> {
         let open = if long { &self.open_long } else { &self.open };
-        open.iter().copied().find(|&(_, member)| Some(member) != avoided)
+        open.iter().copied().find(|&(_, member)| !avoidance.contains(member))
     }
 }

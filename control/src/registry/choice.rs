@@ -5,11 +5,15 @@ use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    GroupKey, Pool, ProviderKey, Shape, Wish,
+    Avoidance, GroupKey, Pool, ProviderKey, Shape, Wish,
     bucket::{Bucket, Tally},
-    provider::Standing,
+    provider::{Rank, Standing},
 };
-use crate::{effect::Refusal, input::Admit, registry::Avoidance};
+use crate::{
+    effect::Refusal,
+    input::{Admit, Avoided},
+    limits::AVOIDED_MAX,
+};
 
 /// One model group, resolved.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -37,6 +41,13 @@ pub(crate) struct Choice {
     pub(crate) provider: ProviderKey,
 }
 
+/// A candidate that a wish avoids.
+struct Unwanted {
+    member: u32,
+    fallback: bool,
+    standing: Standing,
+}
+
 impl Group {
     fn covering(&self, shape: Shape) -> impl Iterator<Item = &Bucket> {
         self.buckets.iter().filter(move |bucket| bucket.capabilities.covers(shape.needs))
@@ -49,6 +60,17 @@ impl Group {
     fn member(&self, position: u32) -> Option<&Member> {
         self.members.get(position as usize)
     }
+
+    /// The newest of the list that are members.
+    fn avoidance(&self, list: &[Avoided]) -> Avoidance {
+        let mut avoidance = Avoidance::default();
+        for Avoided { provider, allow_fallback } in list.iter().rev().take(AVOIDED_MAX) {
+            if let Some(&position) = self.positions.get(provider) {
+                avoidance.add(position, *allow_fallback);
+            }
+        }
+        avoidance
+    }
 }
 
 impl Pool {
@@ -57,11 +79,12 @@ impl Pool {
         let key = *self.group_keys.get(&admit.group).ok_or(Refusal::UnknownModel)?;
         let group = self.groups.get(key.0).ok_or(Refusal::UnknownModel)?;
         let shape = Shape { needs: admit.needs, long: admit.long };
-        let member = admit.avoid_provider.as_ref().and_then(|id| group.positions.get(id)).copied();
-        let fallback = member.is_some() && admit.allow_avoided_provider_fallback;
-        let wish = Wish { group: key, shape, avoidance: Avoidance { member, fallback } };
-        let excluded = !fallback && self.avoided(&wish).is_some_and(|standing| standing.fits(shape.long));
-        let possible = group.count(shape, |bucket| bucket.enabled) - u32::from(excluded);
+        let wish = Wish { group: key, shape, avoidance: group.avoidance(&admit.avoid) };
+        let excluded = self
+            .avoided(&wish)
+            .filter(|it| !it.fallback && it.standing.fits(shape.long))
+            .fold(0, |sum, _| sum + 1);
+        let possible = group.count(shape, |bucket| bucket.enabled) - excluded;
         if possible == 0 { Err(Refusal::Unservable) } else { Ok(wish) }
     }
 
@@ -69,62 +92,57 @@ impl Pool {
     pub(crate) fn choose(&self, wish: &Wish, examined: &mut u64) -> Option<Choice> {
         let group = self.groups.get(wish.group.0)?;
         let Wish { shape, avoidance, .. } = *wish;
+        let wanted = if planted!(AvoidIgnored) { Avoidance::default() } else { avoidance };
         let best = group
             .covering(shape)
             .inspect(|_| *examined += 1)
-            .filter_map(|bucket| {
-                bucket.best(shape.long, avoidance.member.filter(|_| !planted!(AvoidIgnored)))
-            })
+            .filter_map(|bucket| bucket.best(shape.long, &wanted))
             .min();
-        let member = match best {
-            Some((_, member)) => member,
-            None => {
-                let standing = self.avoided(wish)?;
-                if !standing.is_open(shape.long) || !self.avoided_is_permitted(wish) {
-                    return None;
-                }
-                avoidance.member?
-            }
-        };
+        let (_, member) = best.or_else(|| self.best_avoided(wish))?;
         let provider = group.member(member)?.provider;
         Some(Choice { group: wish.group, member, provider })
     }
 
+    /// The best of the avoided candidates that are permitted and have a free slot.
+    fn best_avoided(&self, wish: &Wish) -> Option<(Rank, u32)> {
+        let open = |it: &Unwanted| it.fallback && it.standing.is_open(wish.shape.long);
+        let best = self.avoided(wish).filter(open).map(|it| (it.standing.rank, it.member)).min()?;
+        self.is_without_alternate(wish).then_some(best)
+    }
+
     /// The live candidates of a wish: those that may get it once they have a free slot (SNP-1).
     pub(crate) fn live_candidates(&self, wish: Wish) -> impl Iterator<Item = ProviderKey> {
-        let permitted = self.avoided_is_permitted(&wish);
         let members = self.groups.get(wish.group.0).map_or(&[][..], |group| &group.members);
         (0..).zip(members).filter_map(move |(position, member)| {
             let standing = self.standing_in(wish.group, position, wish.shape)?;
-            let wanted = wish.avoidance.member != Some(position) || permitted;
-            (standing.is_live(wish.shape.long) && wanted).then_some(member.provider)
+            standing.is_live(wish.shape.long).then_some(member.provider)
         })
     }
 
-    /// The avoided candidate, if it is live and yet none of the wish's live candidates.
-    pub(crate) fn live_but_avoided(&self, wish: &Wish) -> Option<ProviderKey> {
-        let position = wish.avoidance.member?;
-        let is_live = self.avoided(wish)?.is_live(wish.shape.long);
-        if !is_live || self.avoided_is_permitted(wish) {
-            return None;
-        }
-        Some(self.groups.get(wish.group.0)?.member(position)?.provider)
+    /// The avoided candidates that are live and yet none of the wish's live candidates.
+    pub(crate) fn live_but_avoided(&self, wish: &Wish) -> impl Iterator<Item = ProviderKey> {
+        let without_alternate = self.is_without_alternate(wish);
+        let forbidden =
+            move |it: &Unwanted| it.standing.is_live(wish.shape.long) && !(it.fallback && without_alternate);
+        let group = self.groups.get(wish.group.0);
+        self.avoided(wish).filter(forbidden).filter_map(move |it| Some(group?.member(it.member)?.provider))
     }
 
-    /// Whether the avoided candidate may be taken: only by the flag, and while no alternate is live, busy or not.
-    fn avoided_is_permitted(&self, wish: &Wish) -> bool {
+    /// Whether no candidate that is not avoided is live, busy or not.
+    fn is_without_alternate(&self, wish: &Wish) -> bool {
         let Some(group) = self.groups.get(wish.group.0) else { return false };
-        let itself = self.avoided(wish).is_some_and(|standing| standing.is_live(wish.shape.long));
-        if planted!(FallbackWhileBusy) {
-            return wish.avoidance.fallback;
-        }
+        let live = |it: &Unwanted| it.standing.is_live(wish.shape.long);
+        let avoided = self.avoided(wish).filter(live).fold(0, |sum, _| sum + 1);
         let shape = Shape { long: wish.shape.long && !planted!(AlternateOfWrongKind), ..wish.shape };
-        wish.avoidance.fallback && group.count(shape, |bucket| bucket.live) == u32::from(itself)
+        planted!(FallbackWhileBusy) || group.count(shape, |bucket| bucket.live) == avoided
     }
 
-    /// The standing of the avoided candidate, if there is one and it has the capabilities.
-    fn avoided(&self, wish: &Wish) -> Option<Standing> {
-        self.standing_in(wish.group, wish.avoidance.member?, wish.shape)
+    /// The avoided candidates that have the capabilities.
+    fn avoided(&self, wish: &Wish) -> impl Iterator<Item = Unwanted> {
+        let Wish { group, shape, avoidance } = *wish;
+        avoidance.iter().filter_map(move |(member, fallback)| {
+            Some(Unwanted { member, fallback, standing: self.standing_in(group, member, shape)? })
+        })
     }
 
     fn standing_in(&self, group: GroupKey, position: u32, shape: Shape) -> Option<Standing> {

@@ -9,7 +9,7 @@ use control::{
     Machine,
     config::Capabilities,
     effect::Effect,
-    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+    input::{Admit, Avoided, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
 use sim::world::pool;
 
@@ -56,14 +56,16 @@ impl Crowd {
         let id = self.next_request;
         self.next_request += 1;
         let every = |n| id.is_multiple_of(n);
-        let avoided = every(7).then(|| format!("p{}", id % PROVIDERS as u64).as_str().into());
+        let avoided = every(7).then(|| Avoided {
+            provider: format!("p{}", id % PROVIDERS as u64).as_str().into(),
+            allow_fallback: every(14),
+        });
         self.tell(Input::Admit(Admit {
             request: RequestId(id),
             group: if every(2) { "a".into() } else { "b".into() },
             needs: Capabilities(u32::from(every(5))),
             long: every(3),
-            avoid_provider: avoided,
-            allow_avoided_provider_fallback: every(14),
+            avoid: avoided.into_iter().collect(),
         }));
     }
 

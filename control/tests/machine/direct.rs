@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use control::{
     effect::{Effect, Grant},
-    input::{Admit, ConnectionId, Input, LeaseId, RequestId},
+    input::{Admit, Avoided, ConnectionId, Input, LeaseId, RequestId},
 };
 use sim::world::pool;
 
@@ -85,8 +85,7 @@ fn a_direct_grant_says_what_its_route_says() {
         group: "y".into(),
         needs: control::config::Capabilities(5),
         long: true,
-        avoid_provider: Some("attr2".into()),
-        allow_avoided_provider_fallback: false,
+        avoid: vec![Avoided { provider: "attr2".into(), allow_fallback: false }],
     };
     let expected = Grant {
         request: RequestId(7),

@@ -287,8 +287,7 @@ fn a_full_lease_table_makes_requests_wait_although_a_slot_is_free() {
             group: "m".into(),
             needs: Capabilities(0),
             long: false,
-            avoid_provider: None,
-            allow_avoided_provider_fallback: false,
+            avoid: Vec::new(),
         })
     };
     let max = LEASES_MAX as u64;

@@ -233,8 +233,7 @@ fn a_late_driver_finds_the_timeout_done_before_its_input() {
             group: "m".into(),
             needs: control::config::Capabilities(0),
             long: false,
-            avoid_provider: None,
-            allow_avoided_provider_fallback: false,
+            avoid: Vec::new(),
         })
     };
     machine.handle(Moment(0), admit(1));

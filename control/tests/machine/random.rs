@@ -9,7 +9,7 @@ use control::{
     Machine,
     config::{Capabilities, Group, Member, NodePolicy, PoolConfig, ProviderPolicy, Route},
     effect::{Effect, RegistrationRefusal},
-    input::{Admit, CommandId, ConnectionId, Input, LeaseId, RequestId},
+    input::{Admit, Avoided, CommandId, ConnectionId, Input, LeaseId, RequestId},
 };
 use proptest::prelude::*;
 use proto::message::{ErrorKind, ExecutionError, ExecutionFailure};
@@ -39,8 +39,8 @@ pub(crate) enum Op {
         group: u8,
         needs: u8,
         long: bool,
-        avoid: Option<u8>,
-        fallback: bool,
+        /// Of which provider, and whether it is permitted without an alternate.
+        avoid: Vec<(u8, bool)>,
     },
     Withdraw {
         request: u8,
@@ -92,15 +92,16 @@ impl Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let byte = any::<u8>;
-    let avoid = || proptest::option::weighted(0.4, 0..5_u8);
+    let avoid =
+        || prop_oneof![6 => Just(vec![]), 4 => proptest::collection::vec((0..5_u8, any::<bool>()), 0..=4)];
     prop_oneof![
         2 => (0..4_u8, proptest::option::weighted(0.1, byte()), 0..12_u8)
             .prop_map(|(node, reuse, flaw)| Op::Register { node, reuse, flaw }),
         4 => (byte(), 0..12_u8).prop_map(|(connection, flaw)| Op::Ready { connection, flaw }),
         1 => byte().prop_map(|connection| Op::Drain { connection }),
         1 => byte().prop_map(|connection| Op::Close { connection }),
-        12 => (prop_oneof![20 => 0..4_u8, 1 => Just(4), 4 => Just(5)], 0..8_u8, proptest::bool::weighted(0.3), avoid(), any::<bool>()).prop_map(
-            |(group, needs, long, avoid, fallback)| Op::Admit { group, needs, long, avoid, fallback }
+        12 => (prop_oneof![20 => 0..4_u8, 1 => Just(4), 4 => Just(5)], 0..8_u8, proptest::bool::weighted(0.3), avoid()).prop_map(
+            |(group, needs, long, avoid)| Op::Admit { group, needs, long, avoid }
         ),
         1 => byte().prop_map(|request| Op::Withdraw { request }),
         5 => (byte(), any::<bool>()).prop_map(|(lease, sent)| Op::HolderGone { lease, sent }),
@@ -237,15 +238,20 @@ impl Reader {
             Op::Close { connection } => {
                 Input::ConnectionClosed { connection: self.connection(connection)?.0 }
             }
-            Op::Admit { group, needs, long, avoid, fallback } => {
+            Op::Admit { group, needs, long, avoid } => {
                 self.requests += 1;
                 Input::Admit(Admit {
                     request: RequestId(self.requests),
                     group: format!("m{group}").into(),
                     needs: Capabilities(if needs == 3 { 3 } else { u32::from(needs & 1) }),
                     long,
-                    avoid_provider: avoid.map(|p| format!("p{p}").into()),
-                    allow_avoided_provider_fallback: fallback,
+                    avoid: avoid
+                        .into_iter()
+                        .map(|(p, allow_fallback)| Avoided {
+                            provider: format!("p{p}").into(),
+                            allow_fallback,
+                        })
+                        .collect(),
                 })
             }
             Op::Withdraw { request } => {

@@ -124,8 +124,7 @@ fn admit(request: u64) -> Admit {
         group: "m".into(),
         needs: Capabilities(0),
         long: false,
-        avoid_provider: None,
-        allow_avoided_provider_fallback: false,
+        avoid: Vec::new(),
     }
 }
 

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `register cN NODE [as NAME] [badtoken]` | the certificate says NODE, the claim NAME |
 //! | `ready cN NODE`, `drain cN`, `close cN` | |
-//! | `admit rN GROUP [long] [needs=BITS] [avoid=PROVIDER] [fallback]`, `withdraw rN` | |
+//! | `admit rN GROUP [long] [needs=BITS] [avoid=PROVIDER[+],…] [fallback]`, `withdraw rN` | `+`: this one is permitted without an alternate; `fallback`: each is |
 //! | `gone lN sent`, `gone lN unsent`, `notsent lN` | |
 //! | `end lN cN`, `busy lN cN`, `fail lN cN` | terminals; their sequence number is 9 |
 //! | `stall lN cN HEALTH SEQ PROVIDER GROUP` | a terminal with evidence of a stall; adapter and target are those of the named ones |
@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use control::{
     config::{Capabilities, PoolConfig},
     effect::{Effect, ProviderHealth, ProviderStatus, Snapshot},
-    input::{Admit, CommandId, ConnectionId, Input, LeaseId, RequestId},
+    input::{Admit, Avoided, CommandId, ConnectionId, Input, LeaseId, RequestId},
 };
 use proto::message::{ErrorKind, ExecutionError, ExecutionFailure};
 use sim::world::{World, duration, pool};
@@ -143,8 +143,15 @@ fn admit(request: &str, group: &str, rest: &[&str]) -> Admit {
         group: group.into(),
         needs: Capabilities(value("needs=").map_or(0, |bits| bits.parse().unwrap())),
         long: rest.contains(&"long"),
-        avoid_provider: value("avoid=").map(Into::into),
-        allow_avoided_provider_fallback: rest.contains(&"fallback"),
+        avoid: value("avoid=").map_or_else(Vec::new, |list| list.split(',').map(avoided(rest)).collect()),
+    }
+}
+
+fn avoided(rest: &[&str]) -> impl Fn(&str) -> Avoided {
+    let all = rest.contains(&"fallback");
+    move |name| {
+        let plain = name.trim_end_matches('+');
+        Avoided { provider: plain.into(), allow_fallback: all || plain != name }
     }
 }
 

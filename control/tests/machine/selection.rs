@@ -239,8 +239,7 @@ fn a_grant_names_everything_a_dispatch_needs() {
         group: "m".into(),
         needs: Capabilities(1),
         long: false,
-        avoid_provider: None,
-        allow_avoided_provider_fallback: false,
+        avoid: Vec::new(),
     };
     let expected = Grant {
         request: RequestId(7),

@@ -231,8 +231,7 @@ fn detail_is_bounded_and_the_totals_stand_beside() {
             group: "m".into(),
             needs: Capabilities(0),
             long: false,
-            avoid_provider: None,
-            allow_avoided_provider_fallback: false,
+            avoid: Vec::new(),
         };
         world.machine.handle(world.now, Input::Admit(admit));
         while world.machine.poll_effect().is_some() {}

@@ -12,6 +12,7 @@ use std::{
 use control::{
     config::{Capabilities, PoolConfig},
     effect::Grant,
+    recovery::Category,
 };
 use dataplane::tls::server::MinVersion;
 use proto::{
@@ -429,6 +430,8 @@ pub struct Provider {
     pub dialect: ChatDialect,
     /// It has a language of its own, and gets normalized runs.
     pub native: bool,
+    /// What it is: whether a run that was lost may be run again (REC-6).
+    pub category: Category,
 }
 
 /// Whether an adapter of these settings takes normalized runs.

@@ -134,6 +134,11 @@ impl<'a> Downstream<'a> {
         is_first
     }
 
+    /// Another run begins, and brings its own credit.
+    pub(super) fn forget_credit(&mut self) {
+        self.unreleased = 0;
+    }
+
     /// Notes that so many bytes of what a Node sent have been passed on, or have become what is.
     pub(super) fn drained(&mut self, bytes: usize) {
         self.unreleased += bytes;
@@ -158,11 +163,6 @@ impl<'a> Downstream<'a> {
     /// Whether something may be said between two events of a stream now.
     pub(super) fn may_insert(&self) -> bool {
         self.observer.events.as_ref().is_some_and(Splitter::may_insert)
-    }
-
-    /// Whether the response is a stream of events.
-    pub(super) fn is_event_stream(&self) -> bool {
-        self.observer.events.is_some()
     }
 
     /// Appends a comment or a ping between two events of a stream, which leaves it between them.
@@ -230,7 +230,7 @@ impl<'a> Downstream<'a> {
 
 /// How a stream of this surface ends when all went well, as far as the provider is concerned. A response that failed has an end,
 /// too: the provider's own. An `error` event is not one of responses: what follows it is what clients look at.
-fn ending(surface: Surface) -> Ending {
+pub(super) fn ending(surface: Surface) -> Ending {
     match surface {
         Surface::Chat => Ending::Done,
         Surface::Responses => {

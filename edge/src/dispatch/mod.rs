@@ -8,6 +8,7 @@
 
 mod attempt;
 mod downstream;
+mod held;
 mod json_end;
 mod keepalive;
 mod observer;

@@ -162,8 +162,7 @@ impl World {
             group: "m".into(),
             needs: Capabilities::default(),
             long: false,
-            avoid_provider: None,
-            allow_avoided_provider_fallback: false,
+            avoid: Vec::new(),
         };
         self.states[REQUESTS].admit(admit).unwrap();
         Asked { registered, attempt: Attempt::default() }

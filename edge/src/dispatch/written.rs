@@ -6,6 +6,7 @@ use dataplane::clock;
 use proto::message::{Header, RunEvent, RunEventKind};
 
 use super::{
+    held::Head,
     keepalive::{KeepAlive, Silence},
     reading::Manner,
     session::Plan,
@@ -19,7 +20,7 @@ use crate::{
     usage::{Counts, Observed},
 };
 
-/// The answer of one dispatch as its client gets it.
+/// An answer as its client gets it: of one dispatch, or of several of which each goes on where the one before failed.
 #[derive(Debug)]
 pub(super) struct Written {
     source: Source,
@@ -31,8 +32,10 @@ pub(super) struct Written {
     is_finished: bool,
     counts: Counts,
     said_something: bool,
+    /// The client has been given something, perhaps no content.
+    has_begun: bool,
     /// What the client gets next.
-    pub(super) out: Vec<u8>,
+    out: Vec<u8>,
 }
 
 /// Whose answer it is.
@@ -53,12 +56,7 @@ impl Written {
         tools: Vec<String>,
         manner: Manner,
     ) -> Self {
-        let (request, whole) = (Arc::clone(&plan.request_id), !plan.scan.stream);
-        let source = if is_chat {
-            Source::Chat(Translated::new(request, single_call, whole))
-        } else {
-            Source::Run(Box::new(Answer::new(Asked { request, whole, single_call, tools })))
-        };
+        let source = Source::new(plan, (is_chat, single_call), tools);
         let writer = Writer::new(plan, manner);
         let silence = writer
             .is_stream()
@@ -71,8 +69,41 @@ impl Written {
             is_finished: false,
             counts: Counts::default(),
             said_something: false,
+            has_begun: false,
             out: Vec::new(),
         }
+    }
+
+    /// Goes on with what another dispatch says: its client is in the middle of this answer, if only by an event without content.
+    pub(super) fn go_on(&mut self, plan: &Plan, (is_chat, single_call): (bool, bool), tools: Vec<String>) {
+        self.source = Source::new(plan, (is_chat, single_call), tools);
+        self.pieces.clear();
+    }
+
+    /// Whether its client has been given a part of it, so that no other answer can take its place.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Whether there is content in what its client has been given or gets next: not of an answer in one piece before its end.
+    pub(super) fn has_content(&self) -> bool {
+        self.is_finished || self.said_something && self.writer.is_stream()
+    }
+
+    /// Whether its end has been written.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// What the client gets next.
+    pub(super) fn take_out(&mut self) -> Vec<u8> {
+        self.has_begun |= !self.out.is_empty();
+        std::mem::take(&mut self.out)
+    }
+
+    /// Takes the room of what was taken out back.
+    pub(super) fn give_back(&mut self, emptied: Vec<u8>) {
+        self.out = emptied;
     }
 
     /// Whether it comes as events of a run.
@@ -80,7 +111,7 @@ impl Written {
         matches!(self.source, Source::Run(_))
     }
 
-    /// Takes an event of a run; whether it was the last one. What the client gets of it is in `out`.
+    /// Takes an event of a run; whether it was the last one. What the client gets of it is to be taken out.
     ///
     /// # Errors
     /// The answer is of no use from here on.
@@ -102,7 +133,7 @@ impl Written {
         Ok(())
     }
 
-    /// Takes more of a tunnelled answer. What the client gets of it is in `out`.
+    /// Takes more of a tunnelled answer. What the client gets of it is to be taken out.
     ///
     /// # Errors
     /// The answer is of no use from here on.
@@ -114,7 +145,7 @@ impl Written {
         read.map(|_| ())
     }
 
-    /// A tunnelled answer is over. What the client gets of that is in `out`.
+    /// A tunnelled answer is over. What the client gets of that is to be taken out.
     ///
     /// # Errors
     /// It is none, or not all of one.
@@ -134,7 +165,7 @@ impl Written {
     }
 
     fn write(&mut self, finish: Option<Finish>) -> Result<(), Fault> {
-        self.said_something |= !self.pieces.is_empty();
+        self.said_something |= self.pieces.iter().any(is_content);
         for piece in self.pieces.drain(..) {
             self.writer.piece(piece, &mut self.out).map_err(fault_of)?;
         }
@@ -159,7 +190,7 @@ impl Written {
         self.silence.as_ref().filter(|_| !self.is_finished).map(Silence::next)
     }
 
-    /// What has to be said to a client that has heard nothing for too long; an event is in `out`.
+    /// What has to be said to a client that has heard nothing for too long; an event is to be taken out.
     pub(super) fn keep_alive(&mut self, now: Instant) -> Option<KeepAlive> {
         let due = self.silence.as_mut().filter(|_| !self.is_finished)?.due(now)?;
         Some(self.writer.keep_alive(due, &mut self.out))
@@ -185,15 +216,37 @@ impl Written {
     }
 
     /// The head of the answer, as if a provider had sent it. One that comes in one piece has this length.
-    pub(super) fn headers_of(&self, length: usize) -> Vec<Header> {
+    pub(super) fn head_of(&self, length: usize) -> Head {
         let header = |name: &str, value: String| Header { name: name.to_owned(), value: value.into() };
-        if self.writer.is_stream() {
-            return vec![header("content-type", "text/event-stream".to_owned())];
+        let headers = if self.writer.is_stream() {
+            vec![header("content-type", "text/event-stream".to_owned())]
+        } else {
+            vec![
+                header("content-type", "application/json".to_owned()),
+                header("content-length", length.to_string()),
+            ]
+        };
+        Head { status: 200, headers, until_close: false }
+    }
+}
+
+impl Source {
+    /// Before the first word. `is_chat` = it is a chat completion, `tools` are the functions that a run may call.
+    fn new(plan: &Plan, (is_chat, single_call): (bool, bool), tools: Vec<String>) -> Self {
+        let (request, whole) = (Arc::clone(&plan.request_id), !plan.scan.stream);
+        if is_chat {
+            Self::Chat(Translated::new(request, single_call, whole))
+        } else {
+            Self::Run(Box::new(Answer::new(Asked { request, whole, single_call, tools })))
         }
-        vec![
-            header("content-type", "application/json".to_owned()),
-            header("content-length", length.to_string()),
-        ]
+    }
+}
+
+/// Whether a client gets something to show by it.
+fn is_content(piece: &Piece) -> bool {
+    match piece {
+        Piece::Text(text) | Piece::Reasoning(text) | Piece::Arguments(text) => !text.is_empty(),
+        Piece::Call(_) | Piece::CallBegun { .. } => true,
     }
 }
 

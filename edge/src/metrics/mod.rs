@@ -3,6 +3,7 @@
 
 mod control;
 mod http2;
+pub mod recovery;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,6 +25,7 @@ use crate::{
 };
 use control::ControlMetrics;
 pub use http2::Http2Metrics;
+use recovery::RecoveryMetrics;
 
 /// Upper bounds of the time buckets, in seconds: from a relay's own cost to a minutes-long prefill.
 const SECONDS: [f64; 16] =
@@ -53,6 +55,8 @@ pub struct Metrics {
     pub ops_displaced: IntCounter,
     /// Clients' HTTP/2 connections.
     pub http2: Http2Metrics,
+    /// Recoveries.
+    pub recovery: RecoveryMetrics,
     /// Request bytes from clients.
     pub request_bytes: IntCounter,
     body_memory: IntGauge,
@@ -182,6 +186,7 @@ impl Metrics {
                 "Operators' connections that gave way to newer ones",
             )?,
             http2: Http2Metrics::new(r)?,
+            recovery: RecoveryMetrics::new(r)?,
             request_bytes: counter(r, "iop_edge_request_bytes_total", "Request body bytes from clients")?,
             body_memory: gauge(r, "iop_edge_body_memory_bytes", "Memory that request bodies take")?,
             body_memory_max: gauge(

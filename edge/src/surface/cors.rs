@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 /// What a page may read of an answer, beside the fields that it always may.
 pub const EXPOSED: &str = "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, openai-processing-ms, \
-                           x-iop-provider, x-iop-attempts, x-iop-queue-ms, x-iop-tool-mode, x-iop-token-count";
+                           x-iop-provider, x-iop-providers, x-iop-attempts, x-iop-recovery, x-iop-queue-ms, \
+                           x-iop-tool-mode, x-iop-token-count";
 /// What a page may ask with.
 pub const METHODS: &str = "GET, POST, HEAD, OPTIONS";
 /// The fields that the clients of both families send, for a preflight that names none.

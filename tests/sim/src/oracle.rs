@@ -501,11 +501,12 @@ impl Oracle {
                     && !self.overlaid.contains_key(&((*node).into(), p.id.clone()))
             })
             .collect();
-        let avoided = |p: &ProviderPolicy| admit.avoid_provider.as_ref() == Some(&p.id);
+        let avoided = |p: &ProviderPolicy| admit.avoid.iter().any(|it| it.provider == p.id);
+        let permitted = |p: &ProviderPolicy| {
+            admit.avoid.iter().filter(|it| it.provider == p.id).all(|it| it.allow_fallback)
+        };
         let alternate = live.iter().any(|(_, p)| !avoided(p));
-        live.into_iter()
-            .filter(|(_, p)| !avoided(p) || (admit.allow_avoided_provider_fallback && !alternate))
-            .collect()
+        live.into_iter().filter(|(_, p)| !avoided(p) || (permitted(p) && !alternate)).collect()
     }
 
     fn find_on(&self, node: &str, provider: &str) -> Option<&ProviderPolicy> {

@@ -342,8 +342,7 @@ impl Reference {
             return;
         };
         let possible = members.iter().any(|&(_, provider, _)| {
-            fits(provider, &waiter.admit)
-                && (!avoids(&waiter.admit, provider) || waiter.admit.allow_avoided_provider_fallback)
+            fits(provider, &waiter.admit) && avoids(&waiter.admit, provider).is_none_or(|only_last| only_last)
         });
         if possible {
             self.waiters.push(waiter);
@@ -575,9 +574,11 @@ impl Reference {
             let last = self.known(&owner.node, &provider.id).map_or(0, |known| known.last_grant);
             (in_flight, provider.priority, last)
         };
-        let alternates: Vec<_> = live.iter().filter(|(_, provider, _)| !avoids(admit, provider)).collect();
-        let found = if alternates.is_empty() && admit.allow_avoided_provider_fallback {
-            live.iter().filter(eligible).min_by_key(rank)
+        let alternates: Vec<_> =
+            live.iter().filter(|(_, provider, _)| avoids(admit, provider).is_none()).collect();
+        let found = if alternates.is_empty() {
+            let permitted = live.iter().filter(|(_, provider, _)| avoids(admit, provider) == Some(true));
+            permitted.filter(eligible).min_by_key(rank)
         } else {
             alternates.into_iter().filter(eligible).min_by_key(rank)
         };
@@ -795,10 +796,7 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 fn asks_for_the_same(one: &Admit, other: &Admit) -> bool {
-    (one.needs, one.long, one.allow_avoided_provider_fallback)
-        == (other.needs, other.long, other.allow_avoided_provider_fallback)
-        && one.group == other.group
-        && one.avoid_provider == other.avoid_provider
+    (one.needs, one.long) == (other.needs, other.long) && one.group == other.group && one.avoid == other.avoid
 }
 
 fn fits(provider: &ProviderPolicy, admit: &Admit) -> bool {
@@ -807,6 +805,9 @@ fn fits(provider: &ProviderPolicy, admit: &Admit) -> bool {
         && (!admit.long || provider.long_capacity > 0)
 }
 
-fn avoids(admit: &Admit, provider: &ProviderPolicy) -> bool {
-    admit.avoid_provider.as_ref() == Some(&provider.id)
+/// `None`: not avoided; else whether it may be taken where no alternate is live.
+fn avoids(admit: &Admit, provider: &ProviderPolicy) -> Option<bool> {
+    let mut said = admit.avoid.iter().filter(|it| it.provider == provider.id).map(|it| it.allow_fallback);
+    let first = said.next()?;
+    Some(first && said.all(|permitted| permitted))
 }

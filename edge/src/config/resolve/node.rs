@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use control::config::{NodePolicy, ProviderPolicy};
+use control::{
+    config::{NodePolicy, ProviderPolicy},
+    recovery::Category,
+};
 use proto::{
     identity::Name,
     limits::FRAME_BYTES_MAX,
@@ -308,6 +311,7 @@ impl Node {
                     .map(|profile| profile.generation_fields)
                     .unwrap_or_default(),
                 dialect: provider.profile.as_ref().map(|profile| profile.dialect).unwrap_or_default(),
+                category: category(provider.category),
             })
         });
         let payload = NodeConfigPayload {
@@ -329,6 +333,15 @@ impl Node {
             payload: Arc::new(payload),
             providers: providers.collect(),
         })
+    }
+}
+
+/// A word that is missing has been reported.
+fn category(word: &str) -> Category {
+    match word {
+        "cli" => Category::Cli,
+        "local_inference" => Category::LocalInference,
+        _ => Category::Api,
     }
 }
 

@@ -5,16 +5,21 @@
 //!   Waiting ──────────► Running ────────► Running ─────► Ended
 //!      ▲                   │ Requeued, or Fenced before it was sent
 //!      └───────────────────┘
+//!      └─────────────────────── begin_again (REC-5) ────────── Running, Ended
 //! ```
 //!
 //! Events of a lease that is not the current one are late and change nothing. A failure that control confirms is held
 //! back until every frame below its sequence number has passed, so that it overtakes no body byte.
 
 use control::{effect::Grant, effect::Refusal, input::LeaseId};
-use proto::message::{ExecutionError, Header, RunEvent, RunEventKind};
+use proto::message::{Header, RunEvent, RunEventKind};
 
 use super::reading::Read;
-use crate::{lease::Lease, mail::Frame, requests::Event};
+use crate::{
+    lease::Lease,
+    mail::{Frame, RunFailed},
+    requests::Event,
+};
 
 /// What the driver must do next.
 #[derive(Debug)]
@@ -42,8 +47,8 @@ pub(super) enum Step {
 /// Why a run failed.
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// As the Node reported.
-    Execution(ExecutionError),
+    /// As the Node reported, and control has it.
+    Execution(Box<RunFailed>),
     /// The Node's generation was fenced after the request was sent (FEN-6).
     NodeLost,
     /// The Node broke the frame order or its credit (TUN-2).
@@ -69,7 +74,7 @@ enum State {
 struct Running {
     lease: Lease,
     next_sequence: u64,
-    held_back: Option<(ExecutionError, u64)>,
+    held_back: Option<Box<RunFailed>>,
 }
 
 impl Attempt {
@@ -96,6 +101,12 @@ impl Attempt {
         self.state = State::Ended;
     }
 
+    /// Goes back to the beginning for another admission, under another number of the request: the lease, if there is one, goes back
+    /// now, and what still comes of it is for nobody.
+    pub(super) fn begin_again(&mut self) {
+        self.state = State::Waiting;
+    }
+
     /// Takes one event. At most one step comes of it; after a body step, ask [`Attempt::poll`].
     pub(super) fn handle(&mut self, event: Event) -> Step {
         match event {
@@ -103,7 +114,7 @@ impl Attempt {
             Event::Refused(reason) => self.refused(reason),
             Event::Requeued(lease) => self.requeued(lease),
             Event::Fenced(lease) => self.fenced(lease),
-            Event::Failed(lease, error, sequence) => self.failed(lease, error, sequence),
+            Event::Failed(lease, failed) => self.failed(lease, failed),
             // Whether the lease may still be used is its claim's to say: one that was fenced meanwhile comes back unsent.
             Event::Input(lease, read) if self.is_current(lease) => Step::Input(read),
             Event::Input(..) => Step::Nothing,
@@ -114,12 +125,11 @@ impl Attempt {
     /// A failure that was held back and is due now.
     pub(super) fn poll(&mut self) -> Option<Step> {
         let State::Running(running) = &mut self.state else { return None };
-        let (_, sequence) = running.held_back.as_ref()?;
-        if *sequence > running.next_sequence {
+        if running.held_back.as_ref()?.sequence > running.next_sequence {
             return None;
         }
-        let (error, _) = running.held_back.take()?;
-        Some(self.end(Step::Failed(Cause::Execution(error))))
+        let failed = running.held_back.take()?;
+        Some(self.end(Step::Failed(Cause::Execution(failed))))
     }
 
     fn granted(&mut self, grant: Box<Grant>, lease: Lease) -> Step {
@@ -157,12 +167,12 @@ impl Attempt {
         }
     }
 
-    fn failed(&mut self, lease: LeaseId, error: ExecutionError, sequence: u64) -> Step {
+    fn failed(&mut self, lease: LeaseId, failed: Box<RunFailed>) -> Step {
         let State::Running(running) = &mut self.state else { return Step::Nothing };
         if running.lease.id() != lease {
             return Step::Nothing;
         }
-        running.held_back = Some((error, sequence));
+        running.held_back = Some(failed);
         self.poll().unwrap_or(Step::Nothing)
     }
 

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use control::input::{ConnectionId, RequestId};
-use proto::message::ErrorKind;
+use proto::message::{ErrorKind, ExecutionError};
 
 use super::*;
 use crate::lease::Returns;
@@ -45,7 +45,8 @@ impl World {
     fn fail(&mut self, lease: u64, sequence: u64) -> Step {
         let error =
             ExecutionError { kind: ErrorKind::UpstreamTruncated, message: "x".to_owned(), failure: None };
-        self.attempt.handle(Event::Failed(LeaseId(lease), error, sequence))
+        let failed = RunFailed { error, handoff: None, sequence };
+        self.attempt.handle(Event::Failed(LeaseId(lease), Box::new(failed)))
     }
 
     fn returned(&self) -> Vec<(u64, bool)> {
@@ -118,4 +119,20 @@ fn a_second_grant_for_a_running_request_goes_straight_back() {
     w.grant(1, true);
     assert!(matches!(w.grant(2, false), Step::Nothing));
     assert_eq!(w.returned(), [(2, false)]);
+}
+
+// req: REC-5
+#[test]
+fn a_request_that_begins_again_has_given_its_lease_back_and_takes_a_new_one() {
+    let mut w = World::new();
+    w.grant(1, true);
+    w.attempt.begin_again();
+    assert_eq!(w.returned(), [(1, true)]);
+    assert!(w.attempt.is_waiting());
+    assert!(matches!(w.frame(1, 0, Frame::Body(b"x".to_vec())), Step::Nothing));
+    assert!(matches!(w.grant(2, true), Step::Dispatch(_)));
+    assert!(matches!(w.frame(2, 0, Frame::End), Step::Complete));
+    w.attempt.begin_again();
+    assert!(matches!(w.grant(3, true), Step::Dispatch(_)), "also after its end");
+    assert_eq!(w.attempt.dispatches(), 3);
 }

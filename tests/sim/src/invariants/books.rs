@@ -39,19 +39,17 @@ pub(super) struct Wish {
     pub(super) group: Arc<str>,
     pub(super) needs: Capabilities,
     pub(super) long: bool,
-    pub(super) avoid: Option<Arc<str>>,
-    pub(super) fallback: bool,
+    /// Each avoided provider, and whether it may be taken where no alternate is live.
+    pub(super) avoid: BTreeMap<Arc<str>, bool>,
 }
 
 impl Wish {
     pub(super) fn of(admit: &Admit) -> Self {
-        Self {
-            group: Arc::clone(&admit.group),
-            needs: admit.needs,
-            long: admit.long,
-            avoid: admit.avoid_provider.clone(),
-            fallback: admit.allow_avoided_provider_fallback,
+        let mut avoid = BTreeMap::new();
+        for it in &admit.avoid {
+            *avoid.entry(Arc::clone(&it.provider)).or_insert(true) &= it.allow_fallback;
         }
+        Self { group: Arc::clone(&admit.group), needs: admit.needs, long: admit.long, avoid }
     }
 }
 

@@ -164,7 +164,7 @@ impl Policy {
         let members = self.groups.get(&wish.group)?;
         Some(members.iter().any(|&(seat, _)| {
             let seat = &self.seats[seat];
-            seat.can(wish) && (wish.fallback || wish.avoid.as_ref() != Some(&seat.policy.id))
+            seat.can(wish) && wish.avoid.get(&seat.policy.id).is_none_or(|permitted| *permitted)
         }))
     }
 
@@ -172,13 +172,12 @@ impl Policy {
     pub(super) fn live<'a>(&'a self, wish: &'a Wish) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
         let members = self.groups.get(&wish.group).map_or(&[][..], Vec::as_slice);
         let live = move |seat: usize| self.seats[seat].is_live() && self.seats[seat].can(wish);
-        let avoided =
-            move |seat: usize| wish.avoid.as_ref().is_some_and(|id| *id == self.seats[seat].policy.id);
-        let permitted = wish.avoid.is_none()
-            || wish.fallback && !members.iter().any(|&(seat, _)| live(seat) && !avoided(seat));
+        let flag = move |seat: usize| wish.avoid.get(&self.seats[seat].policy.id).copied();
+        let alternate =
+            !wish.avoid.is_empty() && members.iter().any(|&(seat, _)| live(seat) && flag(seat).is_none());
         members
             .iter()
-            .filter(move |(seat, _)| live(*seat) && (permitted || !avoided(*seat)))
+            .filter(move |(seat, _)| live(*seat) && flag(*seat).is_none_or(|flag| flag && !alternate))
             .map(|(seat, target)| (*seat, target))
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use control::{
     config::Capabilities,
-    input::{Admit, ConnectionId, Input, LeaseId, Moment, RequestId},
+    input::{Admit, Avoided, ConnectionId, Input, LeaseId, Moment, RequestId},
+    limits::AVOIDED_MAX,
 };
 
 use super::{Event, Simulation};
@@ -57,15 +58,13 @@ impl Simulation {
         } else {
             Arc::clone(&self.rng.pick(&config.groups).id)
         };
-        let avoid = self.rng.chance(self.swarm.avoid);
-        let avoid_provider = avoid.then(|| self.some_provider()).flatten();
+        let avoid = self.some_avoided();
         let admit = Admit {
             request,
             group,
             needs: Capabilities(if self.rng.chance(0.1) { self.rng.range(0, 3) as u32 } else { 0 }),
             long: self.rng.chance(self.swarm.long),
-            avoid_provider,
-            allow_avoided_provider_fallback: self.rng.chance(0.5),
+            avoid,
         };
         self.clients.insert(request, Client { stage: Stage::Waiting, connection: ConnectionId(0) });
         if self.rng.chance(self.swarm.impatient) {
@@ -73,6 +72,19 @@ impl Simulation {
             self.after(patience, Event::Leave(request));
         }
         self.tell_control(Input::Admit(admit));
+    }
+
+    /// One, or up to four, each with its own flag; one of them twice now and then.
+    fn some_avoided(&mut self) -> Vec<Avoided> {
+        if !self.rng.chance(self.swarm.avoid) {
+            return Vec::new();
+        }
+        let how_many = if self.rng.chance(0.5) { 1 } else { self.rng.range(2, AVOIDED_MAX as u64) };
+        (0..how_many)
+            .filter_map(|_| {
+                Some(Avoided { provider: self.some_provider()?, allow_fallback: self.rng.chance(0.5) })
+            })
+            .collect()
     }
 
     fn some_provider(&mut self) -> Option<Arc<str>> {

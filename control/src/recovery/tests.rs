@@ -1,0 +1,1 @@
+//! The guards, one by one.

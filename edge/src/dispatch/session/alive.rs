@@ -1,0 +1,77 @@
+//! What a client hears that has heard nothing for too long. A response that has not begun begins by it.
+
+use dataplane::clock;
+use proto::message::Header;
+
+use super::{
+    super::{
+        held::{Head, Held},
+        keepalive::{COMMENT, KeepAlive, PING, Silence},
+        wait::{Timer, Waits},
+    },
+    EVENT_STREAM, Session,
+};
+use crate::surface::Surface;
+
+impl Session<'_> {
+    /// Sets the run's deadline, and when to look whether its client has heard something lately.
+    pub(super) fn arm<S>(&self, waits: &mut Waits<S>) {
+        waits.missed_pulse = false;
+        let pulse = match &self.written {
+            Some(written) => written.next_look(),
+            None => self.silence.as_ref().map(Silence::next),
+        };
+        waits.timer = match &self.run {
+            Some(run) => Some(Timer::new(run.deadline, pulse)),
+            None => pulse.map(Timer::pulse),
+        };
+    }
+
+    /// Says something to a client that has heard nothing for too long.
+    pub(super) fn keep_alive(&mut self) {
+        if self.written.is_none() {
+            return self.keep_tunnel_alive();
+        }
+        let Some(due) = self.written.as_mut().and_then(|written| written.keep_alive(clock::now())) else {
+            return;
+        };
+        match due {
+            KeepAlive::Comment => {
+                if let Some(head) = self.written.as_ref().map(|written| written.head_of(0))
+                    && !self.downstream.has_begun()
+                {
+                    self.begin(&head);
+                }
+                self.downstream.comment(COMMENT);
+            }
+            KeepAlive::Event => self.pass_on(),
+        }
+    }
+
+    /// As [`Session::keep_alive`], of a stream that a provider makes or will make, also while it waits for its slot.
+    fn keep_tunnel_alive(&mut self) {
+        let now = clock::now();
+        if self.silence.as_mut().and_then(|silence| silence.due(now)).is_none() {
+            return;
+        }
+        if !self.downstream.has_begun() {
+            let head = match &mut self.held {
+                Some(held) => Held::take_stream_head(held),
+                None => Some(stream_head()),
+            };
+            // What is no stream has no place for a comment.
+            let Some(head) = head else { return };
+            self.begin(&head);
+        }
+        if self.downstream.may_insert() {
+            let is_messages = self.plan.surface == Surface::Messages;
+            self.downstream.comment(if is_messages { PING } else { COMMENT });
+        }
+    }
+}
+
+/// The head of a stream of which nothing has come yet.
+fn stream_head() -> Head {
+    let headers = vec![Header { name: "content-type".to_owned(), value: EVENT_STREAM.into() }];
+    Head { status: 200, headers, until_close: false }
+}
