@@ -3,7 +3,7 @@
 use anyhow::ensure;
 
 use super::{
-    backend::{Act, Health, Point},
+    backend::{Act, Health, Point, SERVED},
     stand::{Case, Origin, Setup, Stand, asked, each, is_served_by},
     way::STREAMS,
 };
@@ -21,9 +21,11 @@ fn a_stream_that_has_begun_with_keep_alive_moves_on_and_says_so_at_its_end() -> 
         let [first, second] = group.backends.as_slice() else { anyhow::bail!("two providers") };
         is_served_by(group, 1, &answer, &Origin::new("exact_replay", &[&first.name, &second.name]))?;
         ensure!(asked(group) == [1, 1], "{:?}", asked(group));
+        // Alive, then the other's words, and how it came about at the latest behind them.
         let text = answer.text();
-        ensure!(text.starts_with(": ka\n") || text.starts_with("event: ping\n"), "{text}");
-        ensure!(text.contains(": iop "), "{text}");
+        let alive = text.find(": ka\n").or_else(|| text.find("event: ping\n"));
+        ensure!(alive.is_some() && alive < text.find(SERVED), "{text}");
+        ensure!(text.matches(": iop ").count() == 1, "{text}");
         Ok(())
     })?;
     stand.balances()

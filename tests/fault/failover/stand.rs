@@ -133,7 +133,9 @@ impl Stand {
                 let backend = Backend::start(&id, &case.name, case.way.api(), script)?;
                 let node = NODES[if case.on_one_node { 0 } else { index % NODES.len() }];
                 let provider = case.way.provider(&id, node, &backend.played.url(), &case.name);
-                let stall = setup.stall.as_millis();
+                // Who is held by the test is silent for as long as it likes.
+                let stall = if script.contains(&Act::Held) { 4 * PATIENCE } else { setup.stall };
+                let stall = stall.as_millis();
                 let more = format!("priority: {index}, response_stall_timeout_ms: {stall}");
                 let extra = [provider.extra.as_str(), &more].join(", ");
                 let extra = extra.trim_start_matches(", ").to_owned();
