@@ -31,6 +31,7 @@ mod overlay;
 mod overload;
 mod policy;
 mod provider_auth;
+mod provider_errors;
 mod reconnect;
 mod revocation;
 mod runs;

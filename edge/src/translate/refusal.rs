@@ -123,16 +123,7 @@ impl<'a> Told<'a> {
 
     fn error_kind(&self, status: u16) -> ProviderErrorKind {
         let message = self.message.to_ascii_lowercase();
-        let says = |list: &[&str]| list.iter().any(|words| message.contains(words));
-        let is_context = matches!(&*self.code, "context_length_exceeded")
-            || self.kind == "exceed_context_size_error"
-            || says(&[
-                "maximum context length",
-                "context length",
-                "context size",
-                "context window",
-                "prompt is too long",
-            ]);
+        let is_context = is_too_long(&self.kind, &self.code, &message);
         // Some engines say it by a 500.
         if is_context && (matches!(status, 400 | 413 | 422) || status >= 500) {
             return ProviderErrorKind::ContextTooLong;
@@ -154,6 +145,29 @@ impl<'a> Told<'a> {
         let words = if matches!(status, 401 | 403 | 407) { String::new() } else { one_line(&self.message) };
         ProviderError { status, kind, words }
     }
+}
+
+/// Whether an error is that the request has more tokens than the model takes, by the words that engines have for it (api.md §1.6, §2):
+/// OpenAI and vLLM, SGLang, llama.cpp, LM Studio, Ollama and TGI. `message` is in lower case.
+pub fn is_too_long(kind: &str, code: &str, message: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "context length",
+        "context size",
+        "context window",
+        "prompt is too long",
+        "prompt too long",
+        "too long to fit into the model",
+        "maximum model length",
+        "maximum prompt length",
+        "maximum allowed length",
+        "maximum allowed input length",
+        "input is too large to process",
+        "`inputs` tokens + `max_new_tokens` must be",
+    ];
+
+    code == "context_length_exceeded"
+        || kind == "exceed_context_size_error"
+        || WORDS.iter().any(|words| message.contains(words))
 }
 
 /// A string or a number, as text.

@@ -2,7 +2,7 @@
 
 use super::{
     Channel, Judged, Texts,
-    json::{NotJson, is_empty, members, members_of, number, text, type_of},
+    json::{NotJson, check, is_empty, members, members_of, number, text, type_of},
     said::Said,
 };
 
@@ -10,7 +10,7 @@ pub(super) fn judge(name: Option<&str>, data: &str, texts: &mut Texts<'_>) -> Re
     let found = if name.is_some() { None } else { type_of(data)? };
     match name.or(found.as_deref()).unwrap_or_default() {
         "message_start" | "ping" | "content_block_stop" if data.ends_with('}') => Ok(Judged::PREAMBLE),
-        "message_stop" => Ok(Judged::END),
+        "message_stop" => check(data).map(|()| Judged::END),
         "content_block_start" => block(data, texts),
         "content_block_delta" => delta(data, texts),
         "message_delta" => message(data),

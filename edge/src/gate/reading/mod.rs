@@ -163,7 +163,7 @@ impl Texts<'_> {
 
     fn put(&mut self, text: Text) {
         if let Some(to) = self.to.as_mut().filter(|_| !text.text.is_empty() || text.name.is_some()) {
-            self.any = true;
+            self.any |= !text.text.is_empty();
             to.push(text);
         }
     }

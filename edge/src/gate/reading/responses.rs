@@ -144,9 +144,11 @@ fn has_content(value: &RawValue) -> bool {
     !is_object || !is_place || said
 }
 
-/// The last word of an answer that did not fail: with it comes all of the answer once more.
-fn last(data: &str, progress: Progress, _texts: &mut Texts<'_>) -> Result<Judged, NotJson> {
-    if progress.content {
+/// The last word of an answer that did not fail: with it comes all of the answer once more, which is read where nothing of it came
+/// before.
+fn last(data: &str, progress: Progress, texts: &mut Texts<'_>) -> Result<Judged, NotJson> {
+    let reads_text = texts.are_wanted() && !progress.text;
+    if progress.content && !reads_text {
         check(data)?;
         return Ok(Judged::END);
     }
@@ -160,7 +162,14 @@ fn last(data: &str, progress: Progress, _texts: &mut Texts<'_>) -> Result<Judged
     if let Some(response) = response {
         members_of(response, |key, value| match key {
             "output" => {
-                elements_of(value, |item| content |= has_content(item));
+                let mut place = 0;
+                elements_of(value, |item| {
+                    content |= has_content(item);
+                    if reads_text {
+                        whole_item(item, place, texts);
+                    }
+                    place += 1;
+                });
             }
             "incomplete_details" => content |= !is_empty(value),
             "error" if !is_empty(value) => error = Some(value),
@@ -169,8 +178,38 @@ fn last(data: &str, progress: Progress, _texts: &mut Texts<'_>) -> Result<Judged
     }
     Ok(match error {
         Some(error) => Judged::failure(Said::of(error)),
-        None => Judged { content, ..Judged::END },
+        None => Judged { content: content && !progress.content, ..Judged::END },
     })
+}
+
+/// The text of an item that came in one piece.
+fn whole_item(value: &RawValue, place: u32, texts: &mut Texts<'_>) {
+    let (mut is_call, mut name, mut arguments) = (false, None, None);
+    members_of(value, |key, value| match key {
+        "type" => is_call = value.get() == "\"function_call\"",
+        "name" => name = text(value),
+        "arguments" => arguments = text(value),
+        "content" | "summary" => {
+            elements_of(value, |part| whole_part(part, texts));
+        }
+        _ => {}
+    });
+    if is_call {
+        texts.call((0, place), name, arguments.unwrap_or_default());
+    }
+}
+
+fn whole_part(value: &RawValue, texts: &mut Texts<'_>) {
+    let (mut channel, mut said) = (None, None);
+    members_of(value, |key, value| match (key, value.get()) {
+        ("type", "\"output_text\"" | "\"refusal\"") => channel = Some(Channel::Content),
+        ("type", "\"reasoning_text\"" | "\"summary_text\"") => channel = Some(Channel::Reasoning),
+        ("text" | "refusal", _) => said = text(value),
+        _ => {}
+    });
+    if let (Some(channel), Some(said)) = (channel, said) {
+        texts.push(channel, 0, said);
+    }
 }
 
 /// An answer that failed, or the event of an error.

@@ -31,6 +31,22 @@ impl Said {
         }
     }
 
+    /// Of a whole answer, if it is an error: by a member of its own, or flat.
+    #[must_use]
+    pub fn of_body(body: &str) -> Option<Self> {
+        let (mut inner, mut is_error) = (None, false);
+        let mut said = Self::default();
+        let is_object = members(body, |key, value| {
+            is_error |= match key {
+                "error" | "detail" => !is_empty(value),
+                "object" | "type" => value.get() == "\"error\"",
+                _ => false,
+            };
+            said.member(key, value, &mut inner);
+        });
+        (is_object == Ok(true) && is_error).then(|| said.with(inner))
+    }
+
     /// Of a member that tells of a failure.
     pub(super) fn of(error: &RawValue) -> Self {
         Self::default().with(Some(error))
@@ -44,8 +60,7 @@ impl Said {
             said.message = text(error).map(|words| cut(words, WORDS_BYTES_MAX)).unwrap_or_default();
         }
         Self {
-            // The envelope's own type is the word `error`.
-            kind: said.kind.or(self.kind.filter(|kind| kind != "error")),
+            kind: said.kind.or(self.kind),
             code: said.code.or(self.code),
             message: if said.message.is_empty() { self.message } else { said.message },
         }
@@ -57,7 +72,8 @@ impl Said {
         }
         match key {
             "error" => *inner = Some(value),
-            "type" => self.kind = word(value),
+            // An envelope's own type is the word `error`.
+            "type" => self.kind = word(value).filter(|kind| kind != "error"),
             // Google's word for the type.
             "status" if self.kind.is_none() => self.kind = word(value),
             "code" => self.code = word(value),
