@@ -33,6 +33,8 @@ pub(super) struct Recovery {
     original: Option<Fault>,
     /// What the last one did, until it is known whether it helped.
     pending: Option<Strategy>,
+    /// What the last one did whose attempt was sent: of one that found no slot the client is told nothing.
+    carried: Option<Strategy>,
     /// The last that was decided.
     observed: Option<Observation>,
     /// What became of the last recovery.
@@ -67,6 +69,7 @@ impl Recovery {
             is_noted: false,
             original: None,
             pending: None,
+            carried: None,
             observed: None,
             result: None,
             queued_before: Duration::ZERO,
@@ -74,9 +77,9 @@ impl Recovery {
         }
     }
 
-    /// The strategy of the last recovery, for the client and the log.
+    /// The strategy of the last recovery that sent something, for the client and the log.
     pub(super) fn kind(&self) -> Option<&'static str> {
-        self.owner.last_strategy().map(Strategy::name)
+        self.carried.map(Strategy::name)
     }
 
     /// The providers of all attempts where there was more than one.
@@ -236,6 +239,7 @@ impl Session<'_> {
     /// The other attempt is on its way: what it comes to is its own.
     pub(super) fn attempt_sent(&mut self) {
         self.recovery.original = None;
+        self.recovery.carried = self.recovery.pending.or(self.recovery.carried);
     }
 
     /// What became of the last recovery, once.
@@ -286,7 +290,7 @@ impl Session<'_> {
             fence,
             class,
             eligibility = verdict.eligibility(),
-            strategy = self.recovery.kind(),
+            strategy = self.recovery.owner.last_strategy().map(Strategy::name),
             result = self.recovery.result.map(Outcome::label),
             attempts = self.attempt.dispatches(),
             "edge_liveness_recovery_observation"
