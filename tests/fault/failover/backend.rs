@@ -51,7 +51,7 @@ pub enum Act {
     Stall(Point),
     /// The connection breaks.
     Cut(Point),
-    /// Says this, as it says content, again and again until whoever asked has left.
+    /// Says the first of these once, and the others again and again until whoever asked has left.
     Loops(Vec<Piece>),
     /// The stream says that something went wrong, by this code: behind its head, or behind what comes before content.
     Error(Point, &'static str),
@@ -271,14 +271,15 @@ impl Books {
         bail!("left, as the script says")
     }
 
-    /// What comes again and again is what stands between preamble and end.
+    /// What comes stands between preamble and end.
     fn loops(&self, exchange: &mut Exchange, body: &Value, pieces: &[Piece]) -> anyhow::Result<()> {
         exchange.begin(200, self.api.content_type())?;
         let (parts, preamble) = self.api.stream(&self.name, body, pieces);
         parts.iter().take(preamble).try_for_each(|part| exchange.part(part))?;
         // Bounded: a client that is never told must not be fed for ever.
+        exchange.part(&parts[preamble])?;
         for round in 0..5000 {
-            let part = &parts[preamble + round % pieces.len()];
+            let part = &parts[preamble + 1 + round % (pieces.len() - 1)];
             if exchange.is_left(PACE)? {
                 self.left.fetch_add(1, SeqCst);
                 bail!("left")

@@ -92,7 +92,7 @@ fn a_provider_that_stalled_is_asked_again_only_where_nobody_else_can_be_and_it_s
 #[test]
 fn a_request_that_moves_on_waits_for_another_provider_that_is_busy() -> anyhow::Result<()> {
     let cases = WAYS.map(|way| Case::of(way, "busy", vec![vec![STALLS], vec![Act::Held, Act::Serve]]));
-    let stand = Stand::start(&Setup::default(), cases.into())?;
+    let stand = Stand::start(&super::leaving::slow(), cases.into())?;
     let mut clients = Vec::new();
     for group in &stand.groups {
         let moves = stand.begin(group, &json!({}))?;

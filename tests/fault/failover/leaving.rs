@@ -9,9 +9,14 @@ use serde_json::json;
 
 use super::{
     backend::{Act, Point},
-    stand::{Case, Group, Origin, Setup, Stand, asked, is_served_by},
+    stand::{Case, Group, Origin, STALL, Setup, Stand, asked, is_served_by},
     way::WAYS,
 };
+
+/// A stall that takes long enough for a second request to come in the meantime.
+pub(super) fn slow() -> Setup {
+    Setup { stall: 4 * STALL, ..Setup::default() }
+}
 
 /// The provider of this index has been asked.
 pub(super) fn comes_to(group: &Group, index: usize) -> anyhow::Result<()> {
@@ -29,7 +34,7 @@ pub(super) fn wait(stand: &Stand) -> anyhow::Result<()> {
 fn a_client_that_leaves_while_its_request_moves_on_starts_nothing_any_more() -> anyhow::Result<()> {
     let stalls = vec![Act::Stall(Point::Silent), Act::Serve];
     let cases = WAYS.map(|way| Case::of(way, "left", vec![stalls.clone(), vec![Act::Held, Act::Serve]]));
-    let stand = Stand::start(&Setup::default(), cases.into())?;
+    let stand = Stand::start(&slow(), cases.into())?;
     let (mut leave, mut stay) = (Vec::new(), Vec::new());
     for group in &stand.groups {
         leave.push(stand.begin(group, &json!({}))?);

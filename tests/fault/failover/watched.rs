@@ -13,7 +13,7 @@ use super::{
 #[test]
 fn metrics_and_logs_tell_of_recoveries_and_of_nothing_that_was_said() -> anyhow::Result<()> {
     let stalls = vec![Act::Stall(Point::Preamble)];
-    let loops = Act::Loops(vec![Piece::Text("drill-loop-words again and again. ".to_owned())]);
+    let loops = Act::Loops(vec![Piece::Text("drill-loop-words again and again. ".to_owned()); 2]);
     let mut cases = Vec::new();
     for way in WAYS {
         cases.push(Case::new(way, "moved", Act::Stall(Point::Silent)));
