@@ -465,6 +465,7 @@ impl Client {
             surface: request.surface,
             group,
             needs: request.surface.needs(scan.stream),
+            window,
             generation,
             long: tokens >= threshold,
             headers: intake::wire_headers(head, auth.enabled.then_some(&*auth.from_header)),

@@ -46,14 +46,6 @@ const TABLE: &[Unavailable] = &[
         asked: |file| one(switch(file.a2a.as_ref(), "a2a.enabled")),
     },
     Unavailable {
-        feature: "the stream evidence gate",
-        instead: "write `enabled: false`",
-        asked: |file| {
-            let gate = file.openai.as_ref().and_then(|openai| openai.value.stream_evidence_gate.as_ref());
-            one(gate.and_then(|gate| on(gate.value.enabled.as_ref(), "openai.stream_evidence_gate.enabled")))
-        },
-    },
-    Unavailable {
         feature: "authentication at the provider by profile",
         instead: "take it away; clients can bring their credential (openai.provider_auth)",
         asked: |file| {

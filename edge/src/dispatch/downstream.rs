@@ -118,6 +118,12 @@ impl<'a> Downstream<'a> {
         self.give(bytes)
     }
 
+    /// As [`Downstream::push`], of bytes for which credit goes back already.
+    pub(super) fn push_taken(&mut self, bytes: Vec<u8>) -> bool {
+        let bytes = self.observer.pass(bytes);
+        self.give(bytes)
+    }
+
     /// The provider has come to its end: what was held back of a stream is due.
     pub(super) fn release_held(&mut self) {
         let held = self.observer.rest();

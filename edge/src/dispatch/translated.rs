@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use control::recovery::ErrorClass;
 use proto::message::Header;
 
 use crate::{
+    gate::provider_error,
     openai::normalized::answer::{Finish, Piece},
     reply::Fault,
     response,
     translate::{
         answer::{Form, Reader, Trouble},
-        refusal,
+        refusal::{self, ProviderError, ProviderErrorKind},
     },
 };
 
@@ -57,6 +59,22 @@ impl Translated {
         } else {
             State::Refusal { status, retry_after: retry_after(headers), body: Vec::new() }
         };
+    }
+
+    /// What an error of it is to a filter. One in a stream that nothing is known of may be tried elsewhere once.
+    pub(super) fn class_of(&self, error: &ProviderError) -> ErrorClass {
+        if error.kind == ProviderErrorKind::ContextTooLong {
+            return ErrorClass::Client;
+        }
+        match &self.state {
+            State::Refusal { status, body, .. } => provider_error::of_status(*status, &[], body),
+            State::Before | State::Answer(_) => match (error.kind, error.status) {
+                (_, 401 | 403) => ErrorClass::Credential,
+                (ProviderErrorKind::Quota, _) | (_, 429 | 503 | 529) => ErrorClass::Backpressure,
+                (ProviderErrorKind::ModelNotFound, _) => ErrorClass::Client,
+                _ => ErrorClass::InBand,
+            },
+        }
     }
 
     /// Takes more of the body; appends what it says. `Some` at its end.
@@ -116,7 +134,6 @@ fn retry_after(headers: &[Header]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translate::refusal::ProviderErrorKind;
 
     fn header(name: &str, value: &str) -> Header {
         Header { name: name.to_owned(), value: value.as_bytes().to_vec().into() }

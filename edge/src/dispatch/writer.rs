@@ -11,6 +11,7 @@ use crate::{
             chat::{self, Chat},
         },
         responses::writer::{self as responses, Responses},
+        scan::{StreamOptions, Switch},
     },
     reply::Fault,
 };
@@ -49,6 +50,22 @@ impl Writer {
                 names,
             })),
         }
+    }
+
+    /// In the middle of a stream of chunks that a provider began: these are what they have in common.
+    pub(super) fn going_on(plan: &Plan, id: String, created: u64, model: &str) -> Self {
+        let options = &plan.scan.stream_options;
+        let include_usage =
+            matches!(options, StreamOptions::Object { include_usage: Some(Switch::On), .. });
+        let shape = chat::Shape {
+            id,
+            created,
+            model: model.into(),
+            stream: true,
+            include_usage,
+            legacy_functions: false,
+        };
+        Self::Chat(Chat::going_on(&shape))
     }
 
     /// Whether the client gets the answer as it comes.

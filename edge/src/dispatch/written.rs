@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use control::recovery::ErrorClass;
 use dataplane::clock;
 use proto::message::{Header, RunEvent, RunEventKind};
 
@@ -14,7 +15,12 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    config::settings::OpenAi,
+    config::{gate::FilterKind, settings::OpenAi},
+    gate::{
+        hold::{Finding, Said, Watch},
+        reading::Channel,
+        repeat::Repetition,
+    },
     openai::normalized::answer::{Answer, AnswerError, Asked, Finish, Piece},
     reply::Fault,
     usage::{Counts, Observed},
@@ -34,6 +40,16 @@ pub(super) struct Written {
     said_something: bool,
     /// The client has been given something, perhaps no content.
     has_begun: bool,
+    /// The filters that look at its text.
+    watch: Option<Box<Watch>>,
+    /// How many of the pieces they have looked at.
+    looked: usize,
+    /// Calls that have begun.
+    calls: u32,
+    /// Characters of this attempt that the client has, of content, reasoning and arguments.
+    runes: [u64; 3],
+    /// What the client gets next, as text.
+    said: Vec<(Channel, String)>,
     /// What the client gets next.
     out: Vec<u8>,
 }
@@ -54,10 +70,21 @@ impl Written {
         openai: &OpenAi,
         (is_chat, single_call): (bool, bool),
         tools: Vec<String>,
-        manner: Manner,
+        (manner, watch): (Manner, Option<Box<Watch>>),
     ) -> Self {
         let source = Source::new(plan, (is_chat, single_call), tools);
-        let writer = Writer::new(plan, manner);
+        Self::with(Writer::new(plan, manner), source, openai, watch)
+    }
+
+    /// Goes on with a stream of chunks that a provider had begun: these are what they have in common.
+    pub(super) fn going_on(plan: &Plan, openai: &OpenAi, id: String, created: u64, model: &str) -> Self {
+        let writer = Writer::going_on(plan, id, created, model);
+        let mut written = Self::with(writer, Source::new(plan, (true, false), Vec::new()), openai, None);
+        written.has_begun = true;
+        written
+    }
+
+    fn with(writer: Writer, source: Source, openai: &OpenAi, watch: Option<Box<Watch>>) -> Self {
         let silence = writer
             .is_stream()
             .then(|| Silence::new(openai.keepalive_comment, openai.keepalive_event, clock::now()));
@@ -70,14 +97,27 @@ impl Written {
             counts: Counts::default(),
             said_something: false,
             has_begun: false,
+            watch,
+            looked: 0,
+            calls: 0,
+            runes: [0; 3],
+            said: Vec::new(),
             out: Vec::new(),
         }
     }
 
     /// Goes on with what another dispatch says: its client is in the middle of this answer, if only by an event without content.
-    pub(super) fn go_on(&mut self, plan: &Plan, (is_chat, single_call): (bool, bool), tools: Vec<String>) {
+    pub(super) fn go_on(
+        &mut self,
+        plan: &Plan,
+        (is_chat, single_call): (bool, bool),
+        tools: Vec<String>,
+        watch: Option<Box<Watch>>,
+    ) {
         self.source = Source::new(plan, (is_chat, single_call), tools);
         self.pieces.clear();
+        self.watch = watch;
+        (self.looked, self.calls, self.runes) = (0, 0, [0; 3]);
     }
 
     /// Whether its client has been given a part of it, so that no other answer can take its place.
@@ -115,13 +155,11 @@ impl Written {
     ///
     /// # Errors
     /// The answer is of no use from here on.
-    pub(super) fn event(&mut self, event: RunEvent) -> Result<bool, Fault> {
+    pub(super) fn event(&mut self, event: RunEvent) -> Result<(), Trouble> {
         // A Node that answers a tunnel as if it were a run.
-        let Source::Run(answer) = &mut self.source else { return Err(Fault::UpstreamProtocol) };
-        let finish = answer.event(event, &mut self.pieces).map_err(fault_of)?;
-        let is_last = finish.is_some();
-        self.write(finish)?;
-        Ok(is_last)
+        let Source::Run(answer) = &mut self.source else { return Err(Fault::UpstreamProtocol.into()) };
+        let finish = answer.event(event, &mut self.pieces)?;
+        self.write(finish)
     }
 
     /// Takes the head of a tunnelled answer.
@@ -137,23 +175,23 @@ impl Written {
     ///
     /// # Errors
     /// The answer is of no use from here on.
-    pub(super) fn body(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let Source::Chat(chat) = &mut self.source else { return Err(Fault::UpstreamProtocol) };
+    pub(super) fn body(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let Source::Chat(chat) = &mut self.source else { return Err(Fault::UpstreamProtocol.into()) };
         let read = chat.body(bytes, &mut self.pieces);
         // What was said before it went wrong has been said.
         self.write(read.as_ref().ok().copied().flatten())?;
-        read.map(|_| ())
+        Ok(read.map(|_| ())?)
     }
 
     /// A tunnelled answer is over. What the client gets of that is to be taken out.
     ///
     /// # Errors
     /// It is none, or not all of one.
-    pub(super) fn end(&mut self) -> Result<(), Fault> {
-        let Source::Chat(chat) = &mut self.source else { return Err(Fault::UpstreamProtocol) };
+    pub(super) fn end(&mut self) -> Result<(), Trouble> {
+        let Source::Chat(chat) = &mut self.source else { return Err(Fault::UpstreamProtocol.into()) };
         let read = chat.end(&mut self.pieces);
         self.write(read.as_ref().ok().copied().flatten())?;
-        read.map(|_| ())
+        Ok(read.map(|_| ())?)
     }
 
     fn chat(&mut self) -> Result<&mut Translated, Fault> {
@@ -164,11 +202,45 @@ impl Written {
         }
     }
 
-    fn write(&mut self, finish: Option<Finish>) -> Result<(), Fault> {
+    /// Has the filters look at what has come, and writes what may go out.
+    fn write(&mut self, finish: Option<Finish>) -> Result<(), Trouble> {
+        if let Some(watch) = &mut self.watch {
+            while let Some(piece) = self.pieces.get(self.looked) {
+                if let Some(found) = watch.text(said(piece, &mut self.calls)) {
+                    return Err(Trouble::Found(Box::new(found)));
+                }
+                self.looked += 1;
+            }
+            if finish.is_some()
+                && let Some(found) = watch.end()
+            {
+                return Err(Trouble::Found(Box::new(found)));
+            }
+            if finish.is_none() && self.writer.is_stream() && watch.holds() {
+                if self.pieces.iter().any(is_content) {
+                    watch.held_at(clock::now());
+                }
+                return Ok(());
+            }
+        }
+        self.write_out(finish)?;
+        Ok(())
+    }
+
+    fn write_out(&mut self, finish: Option<Finish>) -> Result<(), Fault> {
         self.said_something |= self.pieces.iter().any(is_content);
+        let is_watched = self.watch.is_some();
         for piece in self.pieces.drain(..) {
+            if is_watched {
+                let (channel, text) = text_of(&piece);
+                if let Some(runes) = self.runes.get_mut(channel as usize) {
+                    *runes += text.chars().count() as u64;
+                }
+                self.said.push((channel, text.to_owned()));
+            }
             self.writer.piece(piece, &mut self.out).map_err(fault_of)?;
         }
+        self.looked = 0;
         if let Some(finish) = &finish {
             self.writer.finish(finish, &mut self.out);
             self.is_finished = true;
@@ -178,6 +250,76 @@ impl Written {
             silence.broken(clock::now());
         }
         Ok(())
+    }
+
+    /// Of a repetition that was found: writes what came before it of a stream. Whether that is anything.
+    pub(super) fn keep_before(&mut self, found: &Repetition) -> bool {
+        if !self.writer.is_stream() {
+            return false;
+        }
+        let channel = self.pieces.get(self.looked).map_or(Channel::Content, |piece| text_of(piece).0);
+        let mut runes = self.runes.get(channel as usize).copied().unwrap_or_default();
+        let mut keep = 0;
+        for piece in self.pieces.iter().take(self.looked) {
+            let (of, text) = text_of(piece);
+            if of == channel {
+                runes += text.chars().count() as u64;
+                if runes > found.begins_at_rune {
+                    break;
+                }
+            }
+            keep += 1;
+        }
+        self.pieces.truncate(keep);
+        // Nothing of an answer that is too long follows anyway.
+        let _too_long = self.write_out(None);
+        keep > 0
+    }
+
+    /// When what is held back for a filter goes out in any case.
+    pub(super) fn hold_ends(&self) -> Option<Instant> {
+        self.watch.as_ref().and_then(|watch| watch.due())
+    }
+
+    /// It is `now`; whether something is for the client by that.
+    pub(super) fn is_overdue(&mut self, now: Instant) -> bool {
+        let is_overdue = self.hold_ends().is_some_and(|due| due <= now);
+        if is_overdue && let Some(watch) = &mut self.watch {
+            watch.open();
+            // As above: the next piece tells it.
+            let _too_long = self.write_out(None);
+        }
+        is_overdue
+    }
+
+    /// The filters, with what they know of the content.
+    pub(super) fn watch(&mut self) -> Option<&mut Watch> {
+        self.watch.as_deref_mut()
+    }
+
+    /// Filters that found something which they may only record.
+    pub(super) fn take_observed(&mut self) -> Vec<FilterKind> {
+        self.watch.as_mut().map(|watch| watch.take_observed()).unwrap_or_default()
+    }
+
+    /// What was taken out last, as text, where filters look at it.
+    pub(super) fn take_said(&mut self) -> Vec<(Channel, String)> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Whether the client gets it as it comes.
+    pub(super) fn is_stream(&self) -> bool {
+        self.writer.is_stream()
+    }
+
+    /// What a failure is to a filter of the provider's errors.
+    pub(super) fn class_of(&self, fault: &Fault) -> Option<ErrorClass> {
+        match (fault, &self.source) {
+            (Fault::Provider { error, .. }, Source::Chat(chat)) => Some(chat.class_of(error)),
+            (Fault::UpstreamTruncated, _) => Some(ErrorClass::Transport),
+            (Fault::UpstreamProtocol, _) => Some(ErrorClass::Malformed),
+            _ => None,
+        }
     }
 
     /// What is known of the tokens.
@@ -255,6 +397,49 @@ fn fault_of(error: AnswerError) -> Fault {
         AnswerError::TooLong => Fault::AnswerTooLong,
         AnswerError::Calls => Fault::UpstreamProtocol,
     }
+}
+
+/// Why an answer cannot go on.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It is of no use.
+    Fault(Fault),
+    /// A filter stops it.
+    Found(Box<Finding>),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<AnswerError> for Trouble {
+    fn from(error: AnswerError) -> Self {
+        Self::Fault(fault_of(error))
+    }
+}
+
+fn text_of(piece: &Piece) -> (Channel, &str) {
+    match piece {
+        Piece::Text(text) => (Channel::Content, text),
+        Piece::Reasoning(text) => (Channel::Reasoning, text),
+        Piece::Arguments(text) => (Channel::Arguments, text),
+        Piece::Call(call) => (Channel::Arguments, &call.function.arguments),
+        Piece::CallBegun { .. } => (Channel::Arguments, ""),
+    }
+}
+
+/// As filters look at it; `calls` counts those that have begun.
+fn said<'a>(piece: &'a Piece, calls: &mut u32) -> Said<'a> {
+    let (channel, text) = text_of(piece);
+    let name = match piece {
+        Piece::Call(call) => Some(&*call.function.name),
+        Piece::CallBegun { name, .. } => Some(&**name),
+        _ => None,
+    };
+    *calls += u32::from(name.is_some());
+    Said { channel, choice: 0, call: calls.saturating_sub(1), name, text }
 }
 
 /// What an event cost of its run's credit (WIR-6).

@@ -63,6 +63,11 @@ impl Fault {
             Self::ProviderRefused { words } => {
                 format!("The provider of the model does not take the request: {}", one_line(words)).into()
             }
+            Self::SchemaMismatch { words } => format!(
+                "The answer of the model does not keep the JSON Schema that was asked for: {}",
+                one_line(words)
+            )
+            .into(),
             other => other.fixed_message().into(),
         }
     }
@@ -101,6 +106,7 @@ impl Fault {
             Self::AnswerTooLong => {
                 "The answer of the model is too long to be given in one piece. Ask for a stream."
             }
+            Self::Repetition => "The answer of the model went round in circles and was stopped.",
             Self::Deadline => "The request took longer than its time limit.",
             Self::Stalled => "The provider of the model stopped answering.",
             Self::Cancelled => "The request was cancelled by the gateway.",

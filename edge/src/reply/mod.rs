@@ -36,7 +36,7 @@ use crate::{surface::Surface, token::AuthError, translate::refusal::ProviderErro
 
 /// Every outcome of a request, for pre-registered metric series; `ok`, [`CLIENT_GONE`], [`CLIENT_STALLED`] and
 /// [`Fault::outcome`] draw from it.
-pub const OUTCOMES: [&str; 40] = [
+pub const OUTCOMES: [&str; 42] = [
     "ok",
     CLIENT_GONE,
     CLIENT_STALLED,
@@ -73,6 +73,8 @@ pub const OUTCOMES: [&str; 40] = [
     "provider_refused",
     "provider_failed",
     "answer_too_long",
+    "repetition",
+    "schema_mismatch",
     "deadline",
     "stalled",
     "cancelled",
@@ -209,6 +211,13 @@ pub enum Fault {
     },
     /// An answer that is to be given in one piece grew too long.
     AnswerTooLong,
+    /// The model's answer went round in circles, and was stopped (SEG-4).
+    Repetition,
+    /// The model's answer does not keep the JSON Schema that was asked for (SEG-8).
+    SchemaMismatch {
+        /// What does not fit, for the client of this very request: a sentence without its full stop.
+        words: String,
+    },
     /// The run's hard deadline, or the Edge's wait for it, passed (TUN-8).
     Deadline,
     /// The provider made no progress for too long (STL-4).

@@ -109,6 +109,8 @@ impl Fault {
             Self::ProviderRefused { .. } => row(400, INVALID, No, "provider_refused"),
             Self::Provider { error, retry_after } => provider::row(error, *retry_after),
             Self::AnswerTooLong => row(502, UPSTREAM, No, "answer_too_long"),
+            Self::Repetition => row(502, UPSTREAM, Unsaid, "repetition"),
+            Self::SchemaMismatch { .. } => row(502, UPSTREAM, Unsaid, "schema_mismatch"),
             Self::Deadline => row(504, TIMEOUT, Unsaid, "deadline"),
             Self::Stalled => row(504, TIMEOUT, Unsaid, "stalled"),
             Self::Cancelled => row(503, CANCELLED, Unsaid, "cancelled"),

@@ -1,6 +1,6 @@
 //! Resolving `openai.stream_evidence_gate`.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     context::{Context, ID_BYTES_MAX, MODEL_BYTES_MAX, quoted},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::config::{
     capability,
-    gate::{Enforcement, Environment, Filter, FilterKind, Gate, Policy, Scope, Selector},
+    gate::{Enforcement, Environment, Filter, FilterKind, Gate, Policy, Scope, Selector, Target},
     nearest::hint,
     place::{Place, Typed},
     typed::{self, StreamEvidenceGate},
@@ -82,6 +82,26 @@ pub(super) fn resolve(context: &mut Context<'_>, typed: &StreamEvidenceGate, kno
         snapshot_bytes_max: usize::try_from(snapshot).unwrap_or(usize::MAX),
         environment: environment.ok().flatten().unwrap_or(Environment::Dev),
         filters,
+    }
+}
+
+/// Leaves out of each model the providers of which a blocking filter cannot look into the output: they are no candidates of it
+/// (SEG-2). What is needed differs by provider, because selectors do.
+pub(super) fn admit(gate: &Gate, groups: &mut Groups, fleet: &Fleet) {
+    if !gate.enabled {
+        return;
+    }
+    for group in &mut groups.groups {
+        let id = Arc::clone(&group.id);
+        group.members.retain(|member| {
+            let needed = gate.needed_at(Target {
+                environment: gate.environment,
+                model_group: &id,
+                model: &member.target,
+                provider: &member.provider,
+            });
+            fleet.provider(&member.provider).is_none_or(|provider| provider.abilities().covers(needed))
+        });
     }
 }
 

@@ -68,10 +68,11 @@ pub(super) fn resolve(
     let profiles = Profiles::resolve(context_mut, profiles_typed);
     let fleet = Fleet::resolve(context_mut, &profiles, &file.nodes, generation);
     let (queue_max, queue_timeout) = policy(queue.unwrap_or_else(|| promoted(context_mut, &fleet)));
-    let groups = Groups::resolve(context_mut, &fleet, &file.models);
+    let mut groups = Groups::resolve(context_mut, &fleet, &file.models);
     let routes = routes::resolve(context_mut, &fleet, &groups, &openai_typed.model_routes);
     let known = Known { fleet: &fleet, groups: &groups };
     openai.gate = gate::resolve(context_mut, &section(&openai_typed.stream_evidence_gate), &known);
+    gate::admit(&openai.gate, &mut groups, &fleet);
     unavailable::check(file, &mut context.report);
     openai.provider_id = openai::attribution(
         &mut context,

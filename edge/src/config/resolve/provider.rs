@@ -138,7 +138,14 @@ impl Provider {
 
     /// What it can be asked for, and what the gate can look into of it (PRF-7).
     pub(super) fn abilities(&self) -> Capabilities {
-        let own = self.profile.as_ref().map_or_else(|| self.capabilities(), Resolved::abilities);
+        let own = match &self.profile {
+            Some(profile) => profile.abilities(),
+            // The Edge writes the answers of normalized runs itself.
+            None if self.is_native() => {
+                capability::OUTPUT.iter().fold(self.capabilities(), |all, (_, bit)| capability::union(all, *bit))
+            }
+            None => self.capabilities(),
+        };
         capability::reachable(own)
     }
 

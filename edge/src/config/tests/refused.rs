@@ -489,7 +489,6 @@ nodes:
             "control_plane.enabled",
         ),
         ("a2a: { enabled: false", "a2a: { enabled: true", "5:17", "a2a.enabled"),
-        ("gate: { enabled: false", "gate: { enabled: true", "12:36", "openai.stream_evidence_gate.enabled"),
         ("auth: {}", "auth: { header: x }", "14:26", "protocol_profiles.p.auth"),
         ("extensions: {}", "extensions: { a: [1] }", "14:42", "protocol_profiles.p.extensions"),
     ] {

@@ -346,6 +346,7 @@ fn the_gate_has_its_defaults_and_bounds() {
             "{keys}"
         );
     }
+    assert!(load(&gate("enabled: true")).unwrap().openai.gate.enabled);
     for (keys, start, part) in [
         ("max_request_fault_recovery: 4", "3:33: ", "expected 0 to 3, found 4"),
         ("max_request_fault_recovery: -1", "3:33: ", "expected 0 to 3"),
@@ -356,7 +357,6 @@ fn the_gate_has_its_defaults_and_bounds() {
         ),
         ("max_ingress_snapshot_bytes: 16777217", "3:33: ", "expected 0 to 16777216"),
         ("environment: prod", "3:18: ", "expected one of dev, dev-corp"),
-        ("enabled: true", "3:14: ", "the stream evidence gate is not available in this release"),
     ] {
         refused(&gate(keys), start, &["openai.stream_evidence_gate.", part]);
     }
@@ -448,4 +448,16 @@ fn a_filter_has_its_defaults_and_its_rules() {
 fn a_name_that_nobody_has_is_no_error_while_somebody_has_no_readable_name() {
     let text = small("- id: box1-vllm", "- id: [box1-vllm]");
     refused(&text, "11:13: nodes[0].providers[0].id: expected a single value, found a list", &[]);
+}
+
+// req: SEG-2, PRF-7
+#[test]
+fn a_provider_that_a_blocking_filter_cannot_look_into_is_no_candidate_where_the_filter_blocks() {
+    let members = |keys: &str| load(&gate(keys)).unwrap().pool.groups[0].members.len();
+    let filter = "filters: [{ filter: repeat_guard, capability: count_tokens";
+    let selected = "selectors: [{ provider: box1-vllm, enforcement: observe_only }]";
+    assert_eq!(members("enabled: true\nfilters: [{ filter: repeat_guard }]"), 1, "it can look into it");
+    assert_eq!(members(&format!("enabled: true\n{filter} }}]")), 0);
+    assert_eq!(members(&format!("enabled: true\n{filter}, {selected} }}]")), 1, "it only records there");
+    assert_eq!(members(&format!("enabled: false\n{filter} }}]")), 1);
 }

@@ -33,7 +33,7 @@ section! {
         /// How much longer than the run's hard deadline the Edge waits.
         #[schemars(range(min = 1, max = 86_400_000), extend("default" = 15_000))]
         pub response_wait_margin_ms: Opt<i64>,
-        /// The gate that looks at what providers send and recovers what went wrong. Later release.
+        /// The gate that looks at what providers send and recovers what went wrong.
         pub stream_evidence_gate: Opt<StreamEvidenceGate>,
     }
 }
@@ -129,9 +129,9 @@ section! {
 }
 
 section! {
-    /// The gate that looks at what providers send. Its values are checked and kept; a later release acts on them.
+    /// The gate that looks at what providers send. `docs/recovery.md` says what it does.
     pub struct StreamEvidenceGate {
-        /// Later release.
+        /// Whether requests go through it. What is recovered without it is in recovery.md.
         #[schemars(extend("default" = false))]
         pub enabled: Opt<bool>,
         /// Most recoveries of one request; 0 = none.

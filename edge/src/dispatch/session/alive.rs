@@ -15,16 +15,27 @@ use crate::surface::Surface;
 
 impl Session<'_> {
     /// Sets the run's deadline, and when to look whether its client has heard something lately.
-    pub(super) fn arm<S>(&self, waits: &mut Waits<S>) {
+    pub(super) fn arm<S>(&mut self, waits: &mut Waits<S>) {
         waits.missed_pulse = false;
         let pulse = match &self.written {
             Some(written) => written.next_look(),
             None => self.silence.as_ref().map(Silence::next),
         };
+        let held = self.held.as_ref().and_then(Held::hold_ends);
+        let held = held.or_else(|| self.written.as_ref().and_then(|written| written.hold_ends()));
+        self.armed_for = held;
+        let pulse = [pulse, held].into_iter().flatten().min();
         waits.timer = match &self.run {
             Some(run) => Some(Timer::new(run.deadline, pulse)),
             None => pulse.map(Timer::pulse),
         };
+    }
+
+    /// Whether something is held back for a filter for which no timer is set.
+    pub(super) fn holds_anew(&self) -> bool {
+        self.armed_for.is_none()
+            && (self.held.as_ref().is_some_and(|held| held.hold_ends().is_some())
+                || self.written.as_ref().is_some_and(|written| written.hold_ends().is_some()))
     }
 
     /// Says something to a client that has heard nothing for too long.

@@ -39,6 +39,7 @@ use super::{
 };
 use crate::{
     config::GenerationPolicy,
+    gate::{active::Active, hold::Watch},
     mail::ToShard,
     openai::scan::ChatScan,
     reply::Fault,
@@ -51,6 +52,7 @@ use crate::{
 use recover::Recovery;
 
 mod alive;
+mod gating;
 mod recover;
 mod relay;
 mod sending;
@@ -72,6 +74,8 @@ pub struct Plan {
     pub group: Arc<str>,
     /// What a candidate must be able to do.
     pub needs: Capabilities,
+    /// Tokens of context of the model; `None` = unknown.
+    pub window: Option<u64>,
     /// Token limits of the model.
     pub generation: GenerationPolicy,
     /// Whether it takes a long slot.
@@ -145,6 +149,9 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         held: None,
         written: None,
         recovery,
+        active: Active::default(),
+        watch: None,
+        armed_for: None,
         silence,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
@@ -189,6 +196,12 @@ struct Session<'a> {
     /// The answer that the Edge writes, of a dispatch that needs it, and of those that go on with it.
     written: Option<Box<Written>>,
     recovery: Recovery,
+    /// The filters that look at this attempt.
+    active: Active,
+    /// Those of text, until the answer begins.
+    watch: Option<Box<Watch>>,
+    /// When what is held back for a filter goes out in any case, as far as a timer is set for it.
+    armed_for: Option<Instant>,
     /// When the client of a stream heard something last, where tunnels and what waits are kept alive.
     silence: Option<Silence>,
 }
@@ -231,6 +244,7 @@ impl Session<'_> {
                     } else if self.attempt.dispatches() != before
                         || waits.missed_pulse
                         || waits.timer.is_none()
+                        || self.holds_anew()
                     {
                         self.arm(waits);
                     }
@@ -243,6 +257,7 @@ impl Session<'_> {
                     Gone::Deaf => return WayOut::ClientGone,
                 },
                 Woken::Pulse => {
+                    self.let_out();
                     self.keep_alive();
                     if let Some(way_out) = self.flush(waits).await {
                         return way_out;
@@ -318,7 +333,7 @@ impl Session<'_> {
             Step::Refused(reason) => self.unless_sent(Err(reason.into())),
             Step::Head { status, headers, until_close } => match &mut self.written {
                 Some(written) => written.head(status, &headers).err().map(WayOut::Refuse),
-                None => self.head(Head { status, headers, until_close }).err().map(WayOut::Refuse),
+                None => self.head(Head { status, headers, until_close }),
             },
             Step::Run(event) => self.run_event(*event),
             Step::Body(bytes) => self.body(bytes),
@@ -330,7 +345,7 @@ impl Session<'_> {
     /// The end where a request could not be sent out: what had gone wrong before, if anything had.
     fn unless_sent(&mut self, sent: Result<(), Fault>) -> Option<WayOut> {
         let fault = sent.err()?;
-        Some(WayOut::Refuse(self.original(fault)))
+        self.not_sent(fault)
     }
 
     /// The Node needs no cancel any more.

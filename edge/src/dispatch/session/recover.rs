@@ -6,15 +6,23 @@ use std::{sync::Arc, time::Duration};
 use control::{
     effect::Grant,
     input::Admit,
-    recovery::{Attempt, Category, Evidence, Fence, Limits, Owner, Snapshot, Strategy, Verdict},
+    recovery::{
+        Attempt, Category, ErrorClass, Evidence, Fence, Ineligible, Limits, Owner, Snapshot, Strategy, Verdict,
+    },
 };
-use dataplane::http::server::Gone;
+use dataplane::http::{body::Body, server::Gone};
 use proto::message::{ErrorKind, ExecutionError};
 
-use super::{super::attempt::Cause, Session, WayOut};
+use super::{
+    super::{attempt::Cause, held::Held},
+    Session, WayOut,
+    gating::Chunk,
+};
 use crate::{
-    config::gate::Gate,
-    metrics::recovery::Outcome,
+    config::gate::{Enforcement, FilterKind, Gate},
+    gate::{provider_error, recorder::Recorder, repeat::History},
+    metrics::recovery::{Action, Outcome},
+    openai::scan::ChatScan,
     reply::Fault,
 };
 
@@ -29,10 +37,22 @@ pub(super) struct Recovery {
     bytes_max: usize,
     /// Whether the owner knows of the last grant. Of the only one of nearly every request it is told nothing.
     is_noted: bool,
-    /// What the client is told if no other attempt comes of the recovery that has begun.
-    original: Option<Fault>,
+    /// What the client gets if no other attempt comes of the recovery that has begun.
+    original: Option<Original>,
+    /// The body as the client sent it, where another one is sent in its place.
+    source: Option<Body>,
+    /// What the assistant said before, once it was read.
+    pub(super) history: Option<Arc<History>>,
+    /// What the client has got, where it may be gone on with.
+    pub(super) recorder: Option<Recorder>,
+    /// What the chunks of the stream that the client gets have in common.
+    pub(super) chunk: Option<Chunk>,
+    /// Continuations that were begun.
+    pub(super) continuations: u32,
     /// What the last one did, until it is known whether it helped.
     pending: Option<Strategy>,
+    /// Recoveries that were begun.
+    recoveries: u32,
     /// What the last one did whose attempt was sent: of one that found no slot the client is told nothing.
     carried: Option<Strategy>,
     /// The last that was decided.
@@ -43,6 +63,24 @@ pub(super) struct Recovery {
     queued_before: Duration,
     /// How many attempts the client was told of when its response began; 0 = it has not.
     pub(super) told: u32,
+}
+
+/// What a client gets of a failed attempt if no other one mends it.
+#[derive(Debug)]
+pub(super) enum Original {
+    /// It is told of this.
+    Fault(Fault),
+    /// The provider's own answer, all of it.
+    Answer(Box<Held>),
+    /// The provider's own stream, of which more comes; where that has been given up, it is told of this.
+    Stream(Box<Held>, Fault),
+}
+
+/// A request that was made anew, as providers are sent it.
+#[derive(Debug)]
+pub(super) struct Rebuilt {
+    pub(super) body: Body,
+    pub(super) scan: ChatScan,
 }
 
 /// What was said against an attempt, and what came of it.
@@ -68,7 +106,13 @@ impl Recovery {
             bytes_max: gate.snapshot_bytes_max,
             is_noted: false,
             original: None,
+            source: None,
+            history: None,
+            recorder: None,
+            chunk: None,
+            continuations: 0,
             pending: None,
+            recoveries: 0,
             carried: None,
             observed: None,
             result: None,
@@ -77,6 +121,17 @@ impl Recovery {
         }
     }
 
+    /// The body as the client sent it; `current` is the one that is sent now.
+    pub(super) fn source<'a>(&'a self, current: &'a Body) -> &'a Body {
+        self.source.as_ref().unwrap_or(current)
+    }
+
+    /// Another body takes the place of this one.
+    pub(super) fn keep_source(&mut self, replaced: Body) {
+        self.source.get_or_insert(replaced);
+    }
+
+    /// The strategy of the last recovery, for the client and the log.
     /// The strategy of the last recovery that sent something, for the client and the log.
     pub(super) fn kind(&self) -> Option<&'static str> {
         self.carried.map(Strategy::name)
@@ -153,16 +208,61 @@ impl Session<'_> {
     /// The attempt has failed: another one, or the end.
     pub(super) fn failed(&mut self, cause: Cause) -> Option<WayOut> {
         self.end_run();
-        let evidence = evidence_of(&cause);
-        let fault = self.fault_of(cause);
+        let (evidence, class) = (evidence_of(&cause), class_of(&cause));
+        let original = Original::Fault(self.fault_of(cause));
         match evidence {
-            Some(evidence) => self.judge(&evidence, fault),
-            None => Some(WayOut::Refuse(fault)),
+            Some(evidence) => self.judge(&evidence, original),
+            None => self.provider_failed(class, original),
         }
     }
 
-    /// Asks the owner; `fault` is what the client is told where nothing follows.
-    pub(super) fn judge(&mut self, evidence: &Evidence, fault: Fault) -> Option<WayOut> {
+    /// The provider has failed in a way that only a filter makes more of (SEG-6).
+    pub(super) fn provider_failed(&mut self, class: Option<ErrorClass>, original: Original) -> Option<WayOut> {
+        let class = class.filter(|_| !self.recovery.owner.is_committed());
+        let (Some(class), Some(enforcement)) = (class, self.active.provider_error) else {
+            return self.stay(original);
+        };
+        if enforcement == Enforcement::ObserveOnly {
+            // A refusal was counted when its head came.
+            self.shard.metrics.recovery.found(FilterKind::ProviderError, Action::Observe);
+            return self.stay(original);
+        }
+        let before = self.recovery.recoveries;
+        let way_out = self.judge(&Evidence::ProviderError { class }, original);
+        let action = if self.recovery.recoveries > before { Action::Recover } else { Action::Pass };
+        self.shard.metrics.recovery.found(FilterKind::ProviderError, action);
+        way_out
+    }
+
+    /// Nothing mends the failure.
+    fn stay(&mut self, original: Original) -> Option<WayOut> {
+        match original {
+            Original::Fault(fault) => Some(WayOut::Refuse(fault)),
+            Original::Answer(held) => {
+                self.held = Some(*held);
+                self.deliver()
+            }
+            Original::Stream(mut held, _) => {
+                held.open();
+                self.held = Some(*held);
+                self.release_held();
+                None
+            }
+        }
+    }
+
+    /// Asks the owner; `original` is what the client gets where nothing follows.
+    fn judge(&mut self, evidence: &Evidence, original: Original) -> Option<WayOut> {
+        self.judge_with(evidence, Ok(()), original)
+    }
+
+    /// As [`Session::judge`], of a recovery for which the request was made anew, or why it could not be.
+    pub(super) fn judge_with(
+        &mut self,
+        evidence: &Evidence,
+        ready: Result<(), Ineligible>,
+        original: Original,
+    ) -> Option<WayOut> {
         self.note_attempt();
         if self.plan.permit.is_closed() {
             self.recovery.owner.close();
@@ -174,19 +274,23 @@ impl Session<'_> {
         let snapshot = Snapshot {
             kept: !self.plan.body.is_empty(),
             bytes: self.recovery.bytes,
-            continuation: Err(control::recovery::Ineligible::Unsupported),
+            continuation: ready,
         };
-        let verdict = self.recovery.owner.judge(evidence, &snapshot);
+        let verdict = match (evidence, ready) {
+            (Evidence::SchemaMismatch, Err(why)) => Verdict::Stay(why),
+            _ => self.recovery.owner.judge(evidence, &snapshot),
+        };
         self.observe(evidence, verdict);
         match verdict {
             Verdict::Recover { strategy, cancel_old, .. } => {
                 self.settle(Outcome::Failed);
                 self.recovery.pending = Some(strategy);
+                self.recovery.recoveries += 1;
                 self.end_attempt(cancel_old);
-                self.begin_again(fault)
+                self.begin_again(original)
             }
             Verdict::Stay(_) if is_gone => Some(WayOut::ClientGone),
-            Verdict::Stay(_) => Some(WayOut::Refuse(fault)),
+            Verdict::Stay(_) => self.stay(original),
         }
     }
 
@@ -204,7 +308,7 @@ impl Session<'_> {
     }
 
     /// Asks for another slot, under a number of its own: what still comes of the one before is for nobody.
-    fn begin_again(&mut self, original: Fault) -> Option<WayOut> {
+    fn begin_again(&mut self, original: Original) -> Option<WayOut> {
         if let Some(grant) = &mut self.grant {
             grant.queued_for = Duration::ZERO;
         }
@@ -219,20 +323,28 @@ impl Session<'_> {
         if self.shard.admit(admit).is_err() {
             self.settle(Outcome::Refused);
             self.attempt.abandon();
-            return Some(WayOut::Refuse(original));
+            return self.end_by(original);
         }
         self.recovery.original = Some(original);
         None
     }
 
-    /// What the client is told when it cannot go on by `fault`: where another attempt was to mend a failure, that failure.
-    pub(super) fn original(&mut self, fault: Fault) -> Fault {
+    /// It cannot be sent because of `fault`. Where another attempt was to mend a failure, the client is told of that failure.
+    pub(super) fn not_sent(&mut self, fault: Fault) -> Option<WayOut> {
         match self.recovery.original.take() {
             Some(original) => {
                 self.settle(Outcome::Refused);
-                original
+                self.end_by(original)
             }
-            None => fault,
+            None => Some(WayOut::Refuse(fault)),
+        }
+    }
+
+    /// As [`Session::stay`], of an attempt that is over.
+    fn end_by(&mut self, original: Original) -> Option<WayOut> {
+        match original {
+            Original::Stream(_, fault) => Some(WayOut::Refuse(fault)),
+            original => self.stay(original),
         }
     }
 
@@ -313,6 +425,15 @@ impl Session<'_> {
             Cause::NodeLost => Fault::NodeLost,
             Cause::Violation => Fault::UpstreamProtocol,
         }
+    }
+}
+
+/// What a failure is to a filter of the provider's errors.
+fn class_of(cause: &Cause) -> Option<ErrorClass> {
+    match cause {
+        Cause::Execution(failed) => provider_error::of_kind(failed.error.kind),
+        // Its Node's doing.
+        Cause::NodeLost | Cause::Violation => None,
     }
 }
 

@@ -5,32 +5,39 @@ use proto::message::{Header, RunEvent, RunEventKind};
 
 use super::{
     super::{
-        held::{Came, Head, Held},
+        held::{Came, Head, Held, Wants},
         outgoing, written,
     },
     EVENT_STREAM, Session, WayOut,
+    recover::Original,
     telling::answer,
 };
-use crate::{reply::Fault, response};
+use crate::{
+    config::gate::{Enforcement, FilterKind},
+    gate::{provider_error, reading::Said},
+    metrics::recovery::Action,
+    reply::Fault,
+    response,
+    translate::refusal::{ProviderError, ProviderErrorKind},
+};
 
 impl Session<'_> {
     /// Takes the head of an answer that goes on as it is. It is held back until there is something to show for it.
-    ///
-    /// # Errors
-    /// The response had begun by a sign of life, and this is not what was promised by it.
-    pub(super) fn head(&mut self, head: Head) -> Result<(), Fault> {
-        let has_begun = self.downstream.has_begun();
-        if has_begun && let Some(fault) = broken_promise(head.status, &head.headers) {
-            return Err(fault);
-        }
-        if !head.is_event_stream() {
-            self.silence = None;
-        }
+    pub(super) fn head(&mut self, head: Head) -> Option<WayOut> {
+        let has_head = self.downstream.has_begun();
         if !self.is_kept() {
             self.let_go();
         }
-        self.held = Some(Held::new(head, has_begun, self.plan.surface));
-        Ok(())
+        if has_head && let Some(fault) = broken_promise(head.status, &head.headers) {
+            let class = provider_error::of_status(head.status, &head.headers, b"");
+            return self.provider_failed(Some(class), Original::Fault(fault));
+        }
+        if !head.is_success() && self.active.provider_error == Some(Enforcement::ObserveOnly) {
+            self.shard.metrics.recovery.found(FilterKind::ProviderError, Action::Observe);
+        }
+        let wants = Wants { errors: self.active.judges_errors(), watch: self.watch.take() };
+        self.held = Some(Held::new(head, has_head, self.plan.surface, wants));
+        None
     }
 
     /// Passes on what more of a tunnelled answer says.
@@ -38,68 +45,135 @@ impl Session<'_> {
         panic_point!("edge.relay");
         let Some(written) = &mut self.written else {
             let Some(held) = &mut self.held else {
-                self.pass(bytes);
+                self.heard();
+                if self.downstream.push(bytes) {
+                    self.note_first_byte();
+                }
                 return None;
             };
-            return match held.push(bytes) {
-                Came::Nothing => None,
-                Came::Content | Came::Failure(_) | Came::Malformed => {
-                    self.release_held();
-                    None
-                }
-            };
+            self.downstream.drained(bytes.len());
+            let came = held.push(bytes, clock::now);
+            return self.came(came);
         };
         self.downstream.drained(bytes.len());
         let told = written.body(&bytes);
-        // What was said before it went wrong has been said, whether or not both came at once.
-        self.pass_on();
-        told.err().map(WayOut::Refuse)
+        self.told(told)
     }
 
-    /// Hands a provider's bytes to the client.
-    fn pass(&mut self, bytes: Vec<u8>) {
+    /// Does what more of a held answer asks for.
+    fn came(&mut self, came: Came) -> Option<WayOut> {
+        self.note_observed();
+        match came {
+            Came::Nothing => None,
+            Came::Content => {
+                self.release_held();
+                None
+            }
+            Came::Failure(said) => {
+                let class = provider_error::of_said(&said);
+                let fault = Fault::Provider { error: in_words(*said), retry_after: None };
+                let held = self.held.take()?;
+                self.provider_failed(Some(class), Original::Stream(Box::new(held), fault))
+            }
+            Came::Malformed => {
+                let class = control::recovery::ErrorClass::Malformed;
+                let held = self.held.take()?;
+                self.provider_failed(
+                    Some(class),
+                    Original::Stream(Box::new(held), Fault::UpstreamProtocol),
+                )
+            }
+            Came::Found(finding) => self.found(*finding),
+            Came::TooLong => Some(WayOut::Refuse(Fault::AnswerTooLong)),
+        }
+    }
+
+    fn heard(&mut self) {
         if let Some(silence) = &mut self.silence {
             silence.broken(clock::now());
         }
-        if self.downstream.push(bytes) {
-            self.note_first_byte();
-        }
     }
 
-    /// Hands what was held back to the client: from here on it has to live with this provider's answer.
+    /// Hands what is due of a held answer to the client. The first of it is the commit: from here on the client has to live with this
+    /// provider's answer.
     pub(super) fn release_held(&mut self) {
-        let Some(held) = self.held.take() else { return };
-        let (head, bytes) = held.into_parts();
-        self.commit();
-        if let Some(head) = head {
-            self.begin(&head);
+        let Some(held) = &mut self.held else { return };
+        let (bytes, texts) = held.take_due();
+        let is_first = held.begin();
+        let (head, is_stream, is_watched) = (held.take_head(), held.is_stream(), held.is_watched());
+        if is_first {
+            self.commit();
+            if let Some(head) = head {
+                self.begin(&head);
+            }
+            let hides = outgoing::hides_usage(&self.plan, &self.shard.settings);
+            self.downstream.count(hides);
+            self.tell_recovery();
+            if !is_stream {
+                self.silence = None;
+            }
         }
-        let hides = outgoing::hides_usage(&self.plan, &self.shard.settings);
-        self.downstream.count(hides);
-        self.tell_recovery();
-        if !bytes.is_empty() {
-            self.pass(bytes);
+        if is_watched {
+            self.record(&texts, &bytes);
+        } else {
+            self.held = None;
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        self.heard();
+        if self.downstream.push_taken(bytes) {
+            self.note_first_byte();
         }
     }
 
     /// A tunnelled answer is over.
     pub(super) fn complete(&mut self) -> Option<WayOut> {
         self.end_run();
-        let told = match &mut self.written {
-            Some(written) => written.end(),
-            None if self.held.as_ref().is_some_and(Held::is_cut) => Err(Fault::UpstreamTruncated),
-            None => {
-                self.release_held();
-                self.downstream.release_held();
-                if self.downstream.lacks_end() { Err(Fault::UpstreamTruncated) } else { Ok(()) }
+        if let Some(written) = &mut self.written {
+            let told = written.end();
+            let is_well = told.is_ok();
+            let way_out = self.told(told);
+            return if is_well && way_out.is_none() { self.finished() } else { way_out };
+        }
+        let Some(held) = &mut self.held else { return self.deliver() };
+        if held.is_cut() {
+            let class = match held.parts() {
+                (_, _, b"") => control::recovery::ErrorClass::Empty,
+                _ => control::recovery::ErrorClass::Transport,
+            };
+            self.held = None;
+            return self.provider_failed(Some(class), Original::Fault(Fault::UpstreamTruncated));
+        }
+        let judged = if held.is_stream() { held.judge_end() } else { held.judge_whole() };
+        let class = held.class();
+        self.note_observed();
+        match (class, judged) {
+            (Some(class), _) => {
+                let held = self.held.take()?;
+                self.provider_failed(Some(class), Original::Answer(Box::new(held)))
             }
-        };
-        if told.is_ok() || self.downstream.has_begun() {
-            self.pass_on();
+            (None, Some(finding)) => self.found(finding),
+            (None, None) => self.deliver(),
         }
-        if let Err(fault) = told {
-            return Some(WayOut::Refuse(fault));
+    }
+
+    /// All of a provider's answer is for its client, and has come.
+    pub(super) fn deliver(&mut self) -> Option<WayOut> {
+        if let Some(held) = &mut self.held {
+            held.open();
         }
+        self.release_held();
+        self.held = None;
+        self.downstream.release_held();
+        if self.downstream.lacks_end() {
+            return Some(WayOut::Refuse(Fault::UpstreamTruncated));
+        }
+        self.finished()
+    }
+
+    /// The answer is whole.
+    fn finished(&mut self) -> Option<WayOut> {
         self.downstream.client.finish();
         Some(WayOut::Complete)
     }
@@ -116,9 +190,9 @@ impl Session<'_> {
     }
 
     /// The client is given the first of the content. What has been answered is not sent again: a long stream must not hold a long
-    /// prompt.
+    /// prompt, unless a filter may ask for more of the answer.
     fn commit(&mut self) {
-        if self.recovery.owner.commit() {
+        if self.recovery.owner.commit() && !self.active.continues() {
             self.let_go();
         }
     }
@@ -140,14 +214,24 @@ impl Session<'_> {
         if is_last {
             self.end_run();
         }
-        if let Err(fault) = told {
-            return Some(WayOut::Refuse(fault));
-        }
+        let is_well = told.is_ok();
+        let way_out = self.told(told);
+        if is_last && is_well && way_out.is_none() { self.finished() } else { way_out }
+    }
+
+    /// Hands on what more of an answer that the Edge writes has become, and does what else it asks for.
+    fn told(&mut self, told: Result<(), written::Trouble>) -> Option<WayOut> {
+        // What was said before it went wrong has been said, whether or not both came at once.
         self.pass_on();
-        is_last.then(|| {
-            self.downstream.client.finish();
-            WayOut::Complete
-        })
+        self.note_observed();
+        match told {
+            Ok(()) => None,
+            Err(written::Trouble::Found(finding)) => self.found(*finding),
+            Err(written::Trouble::Fault(fault)) => {
+                let class = self.written.as_ref().and_then(|written| written.class_of(&fault));
+                self.provider_failed(class, Original::Fault(fault))
+            }
+        }
     }
 
     /// Hands what an answer that the Edge writes has become to the client.
@@ -158,6 +242,9 @@ impl Session<'_> {
             return;
         }
         let (has_content, is_finished) = (written.has_content(), written.is_finished());
+        if let Some(recorder) = &mut self.recovery.recorder {
+            written.take_said().iter().for_each(|(channel, text)| recorder.push(*channel, text));
+        }
         if has_content {
             self.commit();
         }
@@ -194,4 +281,10 @@ fn broken_promise(status: u16, headers: &[Header]) -> Option<Fault> {
     let kind = headers.iter().find(|header| header.name == "content-type");
     let is_stream = kind.is_some_and(|kind| response::names(&kind.value, EVENT_STREAM));
     (!is_stream).then_some(Fault::UpstreamProtocol)
+}
+
+/// A failure that a provider told in a stream, for a client that has seen nothing of it.
+fn in_words(said: Said) -> ProviderError {
+    let words = said.message.chars().take(crate::translate::refusal::WORDS_CHARS_MAX).collect();
+    ProviderError { status: 502, kind: ProviderErrorKind::Other, words }
 }

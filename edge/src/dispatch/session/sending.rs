@@ -33,13 +33,18 @@ impl Session<'_> {
         }
         panic_point!("edge.dispatch");
         self.note_grant(&grant);
+        if let Err(fault) = self.prepare_gate(&grant) {
+            self.grant = Some(grant);
+            return Err(fault);
+        }
         let settings = &self.shard.settings;
         // What its client has got a part of goes on as the same answer, whatever this provider is.
         let goes_on = self.written.as_ref().is_some_and(|written| written.has_begun());
         let goal = match Way::of(settings, &grant, self.plan.surface) {
             Some(Way::Raw) if goes_on && self.plan.surface == Surface::Chat => {
+                let watch = self.watch.take();
                 if let Some(written) = &mut self.written {
-                    written.go_on(&self.plan, (true, false), Vec::new());
+                    written.go_on(&self.plan, (true, false), Vec::new(), watch);
                 }
                 self.send_raw(grant);
                 return Ok(());
@@ -87,10 +92,13 @@ impl Session<'_> {
         let grant = self.grant.take().ok_or(Fault::Internal)?;
         let Input { json, is_chat, tools, single_call, manner, metadata } = input;
         match &mut self.written {
-            Some(written) if written.has_begun() => written.go_on(&self.plan, (is_chat, single_call), tools),
+            Some(written) if written.has_begun() => {
+                written.go_on(&self.plan, (is_chat, single_call), tools, self.watch.take());
+            }
             _ => {
-                let openai = &self.shard.settings.openai;
-                let written = Written::new(&self.plan, openai, (is_chat, single_call), tools, manner);
+                let (openai, watch) = (&self.shard.settings.openai, self.watch.take());
+                let written =
+                    Written::new(&self.plan, openai, (is_chat, single_call), tools, (manner, watch));
                 self.written = Some(Box::new(written));
             }
         }

@@ -44,6 +44,12 @@ impl Chat {
         if shape.stream { Self::Stream(Stream::new(&shape)) } else { Self::Whole(Whole::new(shape)) }
     }
 
+    /// In the middle of a stream: its client knows who speaks.
+    #[must_use]
+    pub fn going_on(shape: &Shape) -> Self {
+        Self::Stream(Stream { has_role: true, ..Stream::new(shape) })
+    }
+
     /// Appends what the client gets for a piece; nothing where it gets all at the end.
     pub fn piece(&mut self, piece: Piece, out: &mut Vec<u8>) {
         match self {
