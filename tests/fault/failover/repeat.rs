@@ -20,8 +20,8 @@ use super::{
 const SHORT: &str = "hold_evidence_runes: 200";
 /// What is worth keeping and what is not is known before the client has anything.
 const LONG: &str = "hold_evidence_runes: 8000, timeout_ms: 60000";
-/// Said once, and then again and again.
-const ONCE: &str = "drill-loop: ";
+/// Said once, and then again and again. It does not end as the others do, or the rounds would begin in it.
+const ONCE: &str = "drill-loop>";
 const UNIT: [&str; 4] = ["and then ", "the same thing ", "happens ", "once more. "];
 /// Where an answer can be gone on with: chat completions, and what the Edge writes itself.
 const CONTINUED: [Way; 3] = [Way::Chat, Way::Native, Way::Translated];

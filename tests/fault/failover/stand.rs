@@ -164,11 +164,6 @@ impl Stand {
         Ok(Self { groups, taps, nodes, node_ops: ops, edge, site })
     }
 
-    /// The group of this name.
-    pub fn group(&self, name: &str) -> anyhow::Result<&Group> {
-        self.groups.iter().find(|group| group.case.name == name).with_context(|| name.to_owned())
-    }
-
     /// A request to a group's model is sent.
     pub fn begin(&self, group: &Group, more: &Value) -> anyhow::Result<Raw> {
         let mut client = Raw::connect(&self.edge.http)?;

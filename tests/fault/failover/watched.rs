@@ -9,7 +9,7 @@ use super::{
     way::{PROMPT, WAYS, Way},
 };
 
-// req: OBS-2, OBS-3, OBS-4
+// req: OBS-2, OBS-3, OBS-4, API-2
 #[test]
 fn metrics_and_logs_tell_of_recoveries_and_of_nothing_that_was_said() -> anyhow::Result<()> {
     let stalls = vec![Act::Stall(Point::Preamble)];
@@ -44,6 +44,13 @@ fn metrics_and_logs_tell_of_recoveries_and_of_nothing_that_was_said() -> anyhow:
     }
     for observation in ["edge_liveness_recovery_observation", "edge_provider_health_observation"] {
         ensure!(log.contains(observation), "no {observation}");
+    }
+    // What a request cost is in its own line: every attempt, and why there was more than one (case 36).
+    let moved = WAYS.map(|way| format!("{way}-moved-1,{way}-moved-2"));
+    for providers in moved {
+        let line = log.lines().find(|line| line.contains("outcome") && line.contains(&providers));
+        let line = line.unwrap_or_default();
+        ensure!(line.contains("attempts=2") && line.contains("exact_replay"), "{providers}: {line:?}");
     }
     let node_logs = stand.nodes.iter().map(iop_tests::Process::text);
     for text in node_logs.chain([metrics, log]) {
