@@ -55,8 +55,7 @@ impl Writer {
     /// In the middle of a stream of chunks that a provider began: these are what they have in common.
     pub(super) fn going_on(plan: &Plan, id: String, created: u64, model: &str) -> Self {
         let options = &plan.scan.stream_options;
-        let include_usage =
-            matches!(options, StreamOptions::Object { include_usage: Some(Switch::On), .. });
+        let include_usage = matches!(options, StreamOptions::Object { include_usage: Some(Switch::On), .. });
         let shape = chat::Shape {
             id,
             created,

@@ -96,7 +96,8 @@ mod tests {
         };
         let filters = vec![filter(FilterKind::ProviderError, true), filter(FilterKind::RepeatGuard, false)];
         let mut gate = Gate { enabled: true, filters, ..Gate::off() };
-        let target = |provider| Target { environment: Environment::Dev, model_group: "g", model: "m", provider };
+        let target =
+            |provider| Target { environment: Environment::Dev, model_group: "g", model: "m", provider };
         let active = Active::at(&gate, target("p"));
         assert!(active.judges_errors() && active.repeat.is_none() && active.schema.is_none());
         let watched = Active::at(&gate, target("watched"));

@@ -141,9 +141,9 @@ impl Provider {
         let own = match &self.profile {
             Some(profile) => profile.abilities(),
             // The Edge writes the answers of normalized runs itself.
-            None if self.is_native() => {
-                capability::OUTPUT.iter().fold(self.capabilities(), |all, (_, bit)| capability::union(all, *bit))
-            }
+            None if self.is_native() => capability::OUTPUT
+                .iter()
+                .fold(self.capabilities(), |all, (_, bit)| capability::union(all, *bit)),
             None => self.capabilities(),
         };
         capability::reachable(own)

@@ -62,9 +62,23 @@ impl Session<'_> {
     /// As [`Session::keep_alive`], of a stream that a provider makes or will make, also while it waits for its slot.
     fn keep_tunnel_alive(&mut self) {
         let now = clock::now();
-        if self.silence.as_mut().and_then(|silence| silence.due(now)).is_none() {
-            return;
+        if self.silence.as_mut().and_then(|silence| silence.due(now)).is_some() {
+            self.say_alive();
         }
+    }
+
+    /// The provider says something that is held back, perhaps only to keep its client waiting. A client that has heard nothing for too
+    /// long hears that it did, also where the Edge itself is not to say anything.
+    pub(super) fn pass_life(&mut self) {
+        let now = clock::now();
+        let after = self.shard.settings.openai.keepalive_comment;
+        if self.plan.scan.stream && self.silence.is_none() && now.saturating_duration_since(self.heard) >= after {
+            self.heard = now;
+            self.say_alive();
+        }
+    }
+
+    fn say_alive(&mut self) {
         if !self.downstream.has_begun() {
             let head = match &mut self.held {
                 Some(held) => Held::take_stream_head(held),

@@ -220,7 +220,8 @@ impl Session<'_> {
             && let Some(chunk) = self.recovery.chunk.clone()
         {
             let openai = &self.shard.settings.openai;
-            self.written = Some(Box::new(Written::going_on(&self.plan, openai, chunk.id, chunk.created, &chunk.model)));
+            self.written =
+                Some(Box::new(Written::going_on(&self.plan, openai, chunk.id, chunk.created, &chunk.model)));
         }
     }
 }

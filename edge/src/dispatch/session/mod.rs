@@ -136,6 +136,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
     let openai = &shard.settings.openai;
     let silence = (openai.keepalive_tunnel && plan.scan.stream)
         .then(|| Silence::of_tunnel(openai.keepalive_comment, clock::now()));
+    let started = plan.started;
     let recovery = Recovery::new(&openai.gate, plan.body.len());
     let mut session = Session {
         shard,
@@ -152,6 +153,7 @@ pub async fn run(shard: &Rc<ShardState>, client: &mut Connection, plan: Box<Plan
         active: Active::default(),
         watch: None,
         armed_for: None,
+        heard: started,
         silence,
     };
     let way_out = if session.shard.admit(admit).is_ok() {
@@ -200,6 +202,8 @@ struct Session<'a> {
     active: Active,
     /// Those of text, until the answer begins.
     watch: Option<Box<Watch>>,
+    /// When the client of a stream that the Edge does not keep alive itself was told last that something is held back for it.
+    heard: Instant,
     /// When what is held back for a filter goes out in any case, as far as a timer is set for it.
     armed_for: Option<Instant>,
     /// When the client of a stream heard something last, where tunnels and what waits are kept alive.

@@ -7,7 +7,8 @@ use control::{
     effect::Grant,
     input::Admit,
     recovery::{
-        Attempt, Category, ErrorClass, Evidence, Fence, Ineligible, Limits, Owner, Snapshot, Strategy, Verdict,
+        Attempt, Category, ErrorClass, Evidence, Fence, Ineligible, Limits, Owner, Snapshot, Strategy,
+        Verdict,
     },
 };
 use dataplane::http::{body::Body, server::Gone};
@@ -217,7 +218,11 @@ impl Session<'_> {
     }
 
     /// The provider has failed in a way that only a filter makes more of (SEG-6).
-    pub(super) fn provider_failed(&mut self, class: Option<ErrorClass>, original: Original) -> Option<WayOut> {
+    pub(super) fn provider_failed(
+        &mut self,
+        class: Option<ErrorClass>,
+        original: Original,
+    ) -> Option<WayOut> {
         let class = class.filter(|_| !self.recovery.owner.is_committed());
         let (Some(class), Some(enforcement)) = (class, self.active.provider_error) else {
             return self.stay(original);
@@ -271,11 +276,8 @@ impl Session<'_> {
         if is_gone {
             self.recovery.owner.close();
         }
-        let snapshot = Snapshot {
-            kept: !self.plan.body.is_empty(),
-            bytes: self.recovery.bytes,
-            continuation: ready,
-        };
+        let snapshot =
+            Snapshot { kept: !self.plan.body.is_empty(), bytes: self.recovery.bytes, continuation: ready };
         let verdict = match (evidence, ready) {
             (Evidence::SchemaMismatch, Err(why)) => Verdict::Stay(why),
             _ => self.recovery.owner.judge(evidence, &snapshot),
@@ -517,7 +519,8 @@ mod tests {
         let evidence = evidence_of(&failed(ErrorKind::Stalled, Some("confirmed"), None));
         assert_eq!(evidence, Some(Evidence::Stall { handoff: None, fence: Fence::Confirmed }));
         assert_eq!(evidence_of(&Cause::NodeLost), Some(Evidence::NodeLost));
-        for kind in [ErrorKind::Connect, ErrorKind::UpstreamTruncated, ErrorKind::Busy, ErrorKind::Cancelled] {
+        for kind in [ErrorKind::Connect, ErrorKind::UpstreamTruncated, ErrorKind::Busy, ErrorKind::Cancelled]
+        {
             assert_eq!(evidence_of(&failed(kind, Some("confirmed"), handoff())), None, "{kind:?}");
         }
         assert_eq!(evidence_of(&Cause::Violation), None);

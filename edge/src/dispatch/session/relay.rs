@@ -64,7 +64,10 @@ impl Session<'_> {
     fn came(&mut self, came: Came) -> Option<WayOut> {
         self.note_observed();
         match came {
-            Came::Nothing => None,
+            Came::Nothing => {
+                self.pass_life();
+                None
+            }
             Came::Content => {
                 self.release_held();
                 None
@@ -78,10 +81,7 @@ impl Session<'_> {
             Came::Malformed => {
                 let class = control::recovery::ErrorClass::Malformed;
                 let held = self.held.take()?;
-                self.provider_failed(
-                    Some(class),
-                    Original::Stream(Box::new(held), Fault::UpstreamProtocol),
-                )
+                self.provider_failed(Some(class), Original::Stream(Box::new(held), Fault::UpstreamProtocol))
             }
             Came::Found(finding) => self.found(*finding),
             Came::TooLong => Some(WayOut::Refuse(Fault::AnswerTooLong)),

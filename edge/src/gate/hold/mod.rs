@@ -78,9 +78,9 @@ impl Watch {
     /// `schema` what the request promises of its answer.
     #[must_use]
     pub fn new(active: &Active, history: Arc<History>, schema: Option<SchemaGate>) -> Option<Self> {
-        let repeat = active.repeat.map(|looks| {
-            (RepeatGuard::new(Arc::clone(&history), looks.hold_runes), looks.enforcement)
-        });
+        let repeat = active
+            .repeat
+            .map(|looks| (RepeatGuard::new(Arc::clone(&history), looks.hold_runes), looks.enforcement));
         let schema = schema.zip(active.schema).map(|(gate, looks)| (gate, looks.enforcement));
         if repeat.is_none() && schema.is_none() {
             return None;
@@ -122,9 +122,7 @@ impl Watch {
         let (gate, _) = self.schema.as_mut()?;
         let found = match said.channel {
             Channel::Content => gate.push_choice(said.choice, said.text),
-            Channel::Arguments => {
-                gate.push_arguments(said.choice, said.call, said.name, said.text)
-            }
+            Channel::Arguments => gate.push_arguments(said.choice, said.call, said.name, said.text),
             Channel::Reasoning => None,
         };
         self.mismatch(found)

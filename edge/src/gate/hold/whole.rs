@@ -28,7 +28,8 @@ pub fn is_answer(body: &[u8]) -> bool {
         #[serde(default)]
         error: Option<serde::de::IgnoredAny>,
     }
-    serde_json::from_slice::<Answer>(body).is_ok_and(|answer| answer.error.is_none())
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    is_object && serde_json::from_slice::<Answer>(body).is_ok_and(|answer| answer.error.is_none())
 }
 
 struct Found(Vec<Text>);
@@ -88,7 +89,8 @@ impl Found {
                     }
                 }
                 "reasoning" => {
-                    for text in parts("content").chain(parts("summary")).filter_map(|it| it["text"].as_str()) {
+                    for text in parts("content").chain(parts("summary")).filter_map(|it| it["text"].as_str())
+                    {
                         self.add(Channel::Reasoning, (0, at), None, text);
                     }
                 }

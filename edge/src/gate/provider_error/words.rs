@@ -83,7 +83,7 @@ pub(super) fn of(said: &Said) -> Option<ErrorClass> {
         return Some(ErrorClass::Backpressure);
     }
     // SGLang's own word for what its scheduler gives up inside a stream that it had begun, be it the request's fault or not (case 34).
-    if kind == "BAD_REQUEST" {
+    if kind == "BAD_REQUEST" || code == "BAD_REQUEST" {
         return Some(ErrorClass::InBand);
     }
     if let Some(class) = code.parse().ok().and_then(of_number) {

@@ -1,5 +1,7 @@
 //! What a request says its answer will be.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 
 use super::{BadSchema, judge::Judge};
@@ -73,13 +75,19 @@ fn find(surface: Surface, body: &[u8]) -> Found<'_> {
             if let Some(format) = members.object("text").and_then(|text| text.object("format")) {
                 found.content = content(&format, format.some("schema"), "text.format.schema");
             }
+            // Groups may use a name once each, and a call is known by its name alone: of such tools nothing is judged.
+            let mut seen = HashMap::<_, u32>::new();
             for tool in tools {
                 let inner = tool.list("tools");
                 let inner = inner.into_iter().filter_map(Members::of);
-                for tool in std::iter::once(tool).chain(inner).filter(|it| it.is_true("strict")) {
-                    found.tool(&tool, "parameters", "tools[].parameters");
+                for tool in std::iter::once(tool).chain(inner) {
+                    *seen.entry(tool.text("name")).or_default() += 1;
+                    if tool.is_true("strict") {
+                        found.tool(&tool, "parameters", "tools[].parameters");
+                    }
                 }
             }
+            found.tools.retain(|(name, _)| seen.get(&Some(name.as_str().into())) == Some(&1));
         }
         Surface::Messages => {
             let format = members.object("output_config").and_then(|config| config.object("format"));

@@ -8,7 +8,10 @@ use jsonschema::{
 };
 use serde_json::Value;
 
-use super::{Fault, Kind, bounds};
+use super::{
+    Fault, Kind, bounds,
+    json::{Broken, Json},
+};
 
 /// Most bytes of one compiled pattern, and of the table that matching it builds.
 const PATTERN_PROGRAM_BYTES_MAX: usize = 64 * 1024;
@@ -50,8 +53,11 @@ impl Judge {
         if text.len() > bounds::SCHEMA_BYTES_MAX {
             return Err(Fault::TooLarge);
         }
-        // It was read once, so it can only be too deep.
-        let schema: Value = serde_json::from_str(text).map_err(|_| Fault::TooDeep)?;
+        let mut json = Json::new(false);
+        if json.push(text) == Err(Broken::TooDeep) {
+            return Err(Fault::TooDeep);
+        }
+        let schema: Value = serde_json::from_str(text).map_err(|_| Fault::Invalid)?;
         bounds::check(&schema)?;
         let patterns = PatternOptions::regex()
             .size_limit(PATTERN_PROGRAM_BYTES_MAX)
@@ -89,6 +95,7 @@ fn fault(error: &ValidationError<'_>) -> Fault {
         ValidationErrorKind::Format { .. }
         | ValidationErrorKind::Pattern { .. }
         | ValidationErrorKind::RegexEngineFailure { .. } => Fault::Pattern,
+        ValidationErrorKind::PropertyNames { error } => fault(error),
         _ => Fault::Invalid,
     }
 }

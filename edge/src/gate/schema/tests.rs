@@ -236,7 +236,7 @@ fn a_schema_that_would_cost_too_much_or_fetch_something_is_refused_at_once() {
         json!({"$ref": "#/$defs/d0", "$defs": defs})
     };
     let nested = (0..70).fold(json!({}), |inner, _| json!({"allOf": [inner]}));
-    let wide: serde_json::Map<_, _> = (0..12_000).map(|it| (format!("p{it}"), json!(true))).collect();
+    let wide: serde_json::Map<_, _> = (0..10_100).map(|it| (it.to_string(), json!(true))).collect();
     let clique = |size: usize| {
         let all: serde_json::Map<_, _> =
             (0..size).map(|it| (format!("p{it}"), json!({"$ref": format!("#/$defs/d{it}")}))).collect();
@@ -367,6 +367,21 @@ fn no_answer_makes_judging_it_endless() {
             continue;
         }
         assert_eq!(kind, expected, "{}", told.chars().take(120).collect::<String>());
+    }
+}
+
+#[test]
+fn of_names_that_two_groups_use_nothing_is_judged() {
+    let strict = |name: &str| json!({"type": "function", "name": name, "strict": true, "parameters": {"required": ["a"]}});
+    let body = json!({"tools": [strict("h"), {"type": "namespace", "name": "g", "tools": [strict("f"), strict("i")]},
+        {"type": "function", "name": "f", "parameters": {}}]});
+    let mut gate = gate(Surface::Responses, body.to_string().as_bytes());
+    assert_eq!(gate.push_arguments(0, 0, Some("f"), "nonsense"), None);
+    assert_eq!(gate.end(), Ok(()));
+    for name in ["h", "i"] {
+        gate.begin_attempt();
+        gate.push_arguments(0, 0, Some(name), "{}");
+        assert_eq!(gate.end().unwrap_err().kind(), Kind::Schema);
     }
 }
 

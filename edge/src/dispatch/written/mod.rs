@@ -114,7 +114,11 @@ impl Written {
         tools: Vec<String>,
         watch: Option<Box<Watch>>,
     ) {
-        self.source = Source::new(plan, (is_chat, single_call), tools);
+        self.go_on_by(Source::new(plan, (is_chat, single_call), tools), watch);
+    }
+
+    fn go_on_by(&mut self, source: Source, watch: Option<Box<Watch>>) {
+        self.source = source;
         self.pieces.clear();
         self.watch = watch;
         (self.looked, self.calls, self.runes) = (0, 0, [0; 3]);
@@ -260,13 +264,15 @@ impl Written {
         let channel = self.pieces.get(self.looked).map_or(Channel::Content, |piece| text_of(piece).0);
         let mut runes = self.runes.get(channel as usize).copied().unwrap_or_default();
         let mut keep = 0;
-        for piece in self.pieces.iter().take(self.looked) {
+        for piece in self.pieces.iter_mut().take(self.looked) {
             let (of, text) = text_of(piece);
+            let count = text.chars().count() as u64;
+            if of == channel && runes + count > found.begins_at_rune {
+                keep += usize::from(cut(piece, found.begins_at_rune.saturating_sub(runes)));
+                break;
+            }
             if of == channel {
-                runes += text.chars().count() as u64;
-                if runes > found.begins_at_rune {
-                    break;
-                }
+                runes += count;
             }
             keep += 1;
         }
@@ -430,6 +436,14 @@ fn text_of(piece: &Piece) -> (Channel, &str) {
     }
 }
 
+/// Leaves the first characters of a text; whether there are any.
+fn cut(piece: &mut Piece, runes: u64) -> bool {
+    let (Piece::Text(text) | Piece::Reasoning(text)) = piece else { return false };
+    let end = text.char_indices().nth(usize::try_from(runes).unwrap_or(usize::MAX)).map(|(at, _)| at);
+    text.truncate(end.unwrap_or(text.len()));
+    !text.is_empty()
+}
+
 /// As filters look at it; `calls` counts those that have begun.
 fn said<'a>(piece: &'a Piece, calls: &mut u32) -> Said<'a> {
     let (channel, text) = text_of(piece);
@@ -449,3 +463,6 @@ pub(super) fn cost(event: &RunEvent) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -449,3 +449,6 @@ fn said(text: &Text) -> hold::Said<'_> {
         text: &text.text,
     }
 }
+
+#[cfg(test)]
+mod tests;
