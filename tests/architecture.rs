@@ -275,6 +275,93 @@ fn only_one_place_maps_faults_to_http() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where frames and bytes are carried between peers: what stands there knows of no surface.
+const TRANSPORT: [&str; 3] = ["edge/src/link/", "dataplane/src/", "node/src/session/"];
+/// The two places that make a response head: one reads a peer's, one is the surfaces' own; and where the type is.
+const HEADS: [&str; 3] =
+    ["dataplane/src/http/h1/parse.rs", "edge/src/response.rs", "dataplane/src/http/head.rs"];
+
+/// What in a source makes a response for a surface although its place is the transport's; `None`: nothing does.
+fn surface_response(name: &str, text: &str) -> Option<&'static str> {
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let code: String = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let has = |words: &[&'static str]| words.iter().copied().find(|word| code.contains(word));
+    if is_test_file(name) {
+        return None;
+    }
+    let heads = has(&["ResponseHead {", "ResponseHead::new("]).filter(|_| !HEADS.contains(&name));
+    if heads.is_some() || !TRANSPORT.iter().any(|place| name.starts_with(place)) {
+        return heads;
+    }
+    // Status lines are the codec's, and `hop` knows the media types that it looks for.
+    let status_line =
+        has(&["b\"HTTP/1", "\"HTTP/1."]).filter(|_| !name.starts_with("dataplane/src/http/h1/"));
+    let media = has(&["application/json", "text/event-stream", "text/html", "text/plain"])
+        .filter(|_| name != "dataplane/src/http/hop.rs");
+    // The dataplane cannot name the Edge's modules, and the link has no business with them or with clients' connections.
+    let modules = has(&[
+        "reply::",
+        "response::{",
+        "crate::response",
+        "surface::",
+        "openai::",
+        "anthropic::",
+        "translate::",
+    ])
+    .filter(|_| name.starts_with("edge/"));
+    let client = has(&["http::server", "ResponseBody"]).filter(|_| !name.starts_with("dataplane/src/http/"));
+    let words =
+        has(&["chat.completion", "response.created", "message_start", "jsonrpc", "invalid_request_error"]);
+    status_line.or(media).or(modules).or(client).or(words)
+}
+
+// req: FRB-2
+#[test]
+fn no_response_of_a_surface_is_built_where_frames_are_carried() -> anyhow::Result<()> {
+    let (mut transport, mut heads) = (0, BTreeSet::new());
+    for (dir, _) in ARROWS.into_iter().filter(|(dir, _)| *dir != "perf") {
+        for (name, text) in sources(&root().join(dir).join("src"))? {
+            if let Some(what) = surface_response(&name, &text) {
+                anyhow::bail!("{name} builds a response of a surface: {what}");
+            }
+            transport += usize::from(TRANSPORT.iter().any(|place| name.starts_with(place)));
+            if text.contains("ResponseHead {") && !is_test_file(&name) {
+                heads.insert(name);
+            }
+        }
+    }
+    ensure!(
+        transport > 50 && HEADS.iter().all(|head| heads.contains(*head)),
+        "the search is broken: {heads:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_search_for_responses_of_surfaces_sees_each_way_to_build_one() {
+    let link = "edge/src/link/handler.rs";
+    let relay = "dataplane/src/relay/mod.rs";
+    for (name, code) in [
+        (link, "let head = ResponseHead::new(503);"),
+        (link, "let head = ResponseHead { headers, ..own };"),
+        (link, "client.write_all(b\"HTTP/1.1 503 Service Unavailable\\r\\n\\r\\n\");"),
+        (link, "use crate::{reply::Fault, mail::Frame};"),
+        (link, "let begun = crate::response::relayed(502, &[], &answer);"),
+        (link, "use dataplane::http::server::Connection;"),
+        (link, "headers.set(\"content-type\", \"application/json\");"),
+        (relay, "let head = ResponseHead::new(503);"),
+        (relay, "out.extend_from_slice(b\"HTTP/1.1 200 OK\");"),
+        (relay, "out.push_str(\"{\\\"jsonrpc\\\":\\\"2.0\\\"}\");"),
+        (relay, "out.push_str(\"event: message_start\");"),
+        ("node/src/session/mod.rs", "let head = ResponseHead::new(200);"),
+        ("edge/src/dispatch/session.rs", "let head = ResponseHead::new(200);"),
+    ] {
+        assert!(surface_response(name, code).is_some(), "{name}: {code}");
+        assert!(surface_response(name, &format!("// {code}")).is_none(), "a comment: {code}");
+    }
+    assert_eq!(surface_response("edge/src/response.rs", "ResponseHead::new(200)"), None);
+}
+
 /// Names of metrics in `text`: each `start` and the letters, digits and underscores behind it.
 fn metric_names(text: &str, start: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

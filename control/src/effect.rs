@@ -77,6 +77,10 @@ pub enum Effect {
         /// Set for a validated, bound stall: `recovery_handoff=confirmed` (HND-3). Never for a direct lease.
         handoff: Option<Handoff>,
     },
+    /// A Node said something of a provider's health, and it is decided what of it (OBS-2); for logs. Once for every terminal
+    /// that counts as evidence, whether anybody waits for it or not, and once for an answer that clears an overlay; behind
+    /// [`Effect::OverlayLowered`] or [`Effect::OverlayCleared`] where there is one.
+    HealthObserved(HealthObservation),
     /// A provider was taken out by a fresh `unavailable` of its Node (HND-4); for logs and metrics.
     OverlayLowered {
         /// Node ID.
@@ -144,6 +148,37 @@ pub enum ProviderHealth {
     Unavailable,
     /// Anything doubtful.
     Unknown,
+}
+
+/// What was said of a provider's health, and what it was worth (OBS-2). Of what the Node said only values of closed sets
+/// are in it; the names are those of the Edge's own lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthObservation {
+    /// Node ID.
+    pub node: Arc<str>,
+    /// Provider id.
+    pub provider: Arc<str>,
+    /// As the Node found it; `None` where it is not believed.
+    pub health: Option<ProviderHealth>,
+    /// What came of it.
+    pub verdict: HealthVerdict,
+}
+
+/// What evidence of a provider's health did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HealthVerdict {
+    /// A stall took the provider out (HND-4).
+    Lowered,
+    /// A stall says newly of a provider that is out that it is unavailable.
+    Repeated,
+    /// A stall says something that changes nothing: available, unknown, or of a provider that is not configured any more.
+    Unchanged,
+    /// A stall says that the provider is unavailable, and that is not newer than what was applied (HND-4).
+    Stale,
+    /// It claims to be a stall, and something is missing or does not fit (HND-2).
+    Rejected,
+    /// The answer to a probe brought the provider back (CAP-2).
+    Cleared,
 }
 
 /// A stall that the Edge has checked against its own lease (HND-3). No approval of a replay.

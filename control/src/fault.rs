@@ -99,6 +99,16 @@ faults! {
     AvoidIgnored,
     /// The avoided candidate is taken while its alternates are only busy.
     FallbackWhileBusy,
+    /// Of several avoided candidates only the last one that failed is avoided.
+    OneOfSeveralAvoided,
+    /// The permission for one avoided candidate is taken for all of them.
+    PermissionForAnother,
+    /// One that is avoided twice is permitted by either entry.
+    PermissionByEither,
+    /// An avoided candidate counts as an alternate of another one.
+    AvoidedIsAlternate,
+    /// Of several permitted candidates the first is taken, whatever its load.
+    AvoidedWithoutRank,
     /// Nobody is looked at when the last alternate of an avoided candidate is lost.
     LostAlternateNotPumped,
     /// An offer of the pump is not checked again when its turn comes.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use control::{
     Machine,
-    effect::{Effect, Handoff},
+    effect::{Effect, HealthObservation, HealthVerdict, ProviderHealth},
     input::{ConnectionId, Input, Moment, RequestId},
     record::{Build, Recorder},
 };
@@ -195,9 +195,6 @@ impl ControlLoop {
             }
             Effect::Fenced { lease, request } => self.mail_request(request, ToShard::Fenced(request, lease)),
             Effect::Failed { lease, request, error, sequence, handoff } => {
-                if let Some(Handoff { provider, health }) = &handoff {
-                    tracing::info!(%provider, ?health, "provider stalled");
-                }
                 let failed = Box::new(RunFailed { error, handoff, sequence });
                 self.mail_request(request, ToShard::Failed(request, lease, failed));
             }
@@ -218,6 +215,7 @@ impl ControlLoop {
                 self.metrics.node_fenced(&node);
                 tracing::warn!(%node, generation, leases, "node fenced");
             }
+            Effect::HealthObserved(seen) => tell_observation(&seen),
             Effect::OverlayLowered { node, provider, adapter, target } => {
                 tracing::warn!(%node, %provider, %adapter, %target, "provider taken out: its node found it unavailable");
             }
@@ -265,6 +263,27 @@ impl ControlLoop {
         let due = self.machine.poll_timeout()?;
         Some(clock::now() + due.since(now()))
     }
+}
+
+/// One line for each piece of evidence of a provider's health, once it is decided what it is worth (OBS-2). Of what the Node said
+/// there is nothing in it but values of closed sets; the names are the configuration's.
+fn tell_observation(seen: &HealthObservation) {
+    let HealthObservation { node, provider, health, verdict } = seen;
+    let provider_health = match health {
+        Some(ProviderHealth::Available) => "available",
+        Some(ProviderHealth::Unavailable) => "unavailable",
+        Some(ProviderHealth::Unknown) => "unknown",
+        None => "not_believed",
+    };
+    let verdict = match verdict {
+        HealthVerdict::Lowered => "lowered",
+        HealthVerdict::Repeated => "repeated",
+        HealthVerdict::Unchanged => "unchanged",
+        HealthVerdict::Stale => "stale",
+        HealthVerdict::Rejected => "rejected",
+        HealthVerdict::Cleared => "cleared",
+    };
+    tracing::info!(%node, %provider, provider_health, verdict, "edge_provider_health_observation");
 }
 
 fn now() -> Moment {

@@ -279,3 +279,67 @@ fn a_new_connection_begins_without_the_overlay_and_owes_no_answers() -> anyhow::
     assert_eq!(reason(&edge)?, "overlaid");
     is_conserved(&edge, 0.0)
 }
+
+/// What a Node adds to its evidence; no surface of the Edge may show it.
+const SENTINEL: &str = "sentinel-of-a-node";
+
+/// `evidence` with the sentinel in every place that is a Node's to fill, and `spoilt`, if anything, in place of the adapter.
+fn with_sentinels(evidence: TunnelFrameKind, spoilt: Option<&str>) -> anyhow::Result<TunnelFrameKind> {
+    let TunnelFrameKind::Error(mut error) = evidence else { bail!("no error") };
+    error.message = format!("{SENTINEL}-message");
+    let failure = error.failure.as_mut().context("no failure")?;
+    for key in ["provider_id", "node_id", "run_id", "recovery_handoff", "recovery_eligible", SENTINEL] {
+        failure.metadata.insert(key.to_owned(), format!("{SENTINEL}-{key}"));
+    }
+    if let Some(spoilt) = spoilt {
+        failure.metadata.insert("adapter".to_owned(), spoilt.to_owned());
+        failure.metadata.insert("provider_health".to_owned(), format!("{SENTINEL}-health"));
+    }
+    Ok(TunnelFrameKind::Error(error))
+}
+
+// req: OBS-2, OBS-4
+#[test]
+fn what_came_of_evidence_is_told_in_closed_words_and_nothing_else_of_it() -> anyhow::Result<()> {
+    let site = site()?;
+    let edge = site.edge(&two_providers())?;
+    let mut node = FakeNode::ready(&site, &edge, "box1")?;
+    for (sequence, spoilt) in [(1, Some(SENTINEL)), (2, None)] {
+        let mut client = ask(&site, &edge, false)?;
+        let stream = node.request()?.stream;
+        node.frame(stream, 0, with_sentinels(stalled(sequence), spoilt)?)?;
+        // What is confirmed may be tried on the other provider, which is not there.
+        if spoilt.is_some() {
+            assert_error(&client.answer()?, 504, Some("timeout"));
+        }
+    }
+    eventually(SOON, "the provider is out", || Ok(reason(&edge)? == "overlaid"))?;
+
+    let metrics = http::get(&edge.ops, "/metrics", None)?.text();
+    for counted in [
+        "iop_edge_provider_health_evidence_total{result=\"rejected\"} 1",
+        "iop_edge_provider_health_evidence_total{result=\"confirmed\"} 1",
+        "iop_edge_provider_health_transitions_total{transition=\"lowered\"} 1",
+    ] {
+        ensure!(metrics.lines().any(|line| line == counted), "{counted}\n{metrics}");
+    }
+    let has = |words: &[&str]| {
+        let log = edge.process.text();
+        let line = |line: &str| {
+            line.contains("edge_provider_health_observation") && words.iter().all(|word| line.contains(word))
+        };
+        Ok(log.lines().any(line))
+    };
+    let names = ["node=box1", "provider=p1"];
+    for rest in [
+        ["provider_health=\"not_believed\"", "verdict=\"rejected\""],
+        ["provider_health=\"unavailable\"", "verdict=\"lowered\""],
+    ] {
+        eventually(SOON, rest[1], || has(&[names, rest].concat()))?;
+    }
+    let status = http::get(&edge.ops, "/status", None)?.text();
+    for told in [metrics, edge.process.text(), status] {
+        ensure!(!told.contains(SENTINEL), "{told}");
+    }
+    Ok(())
+}

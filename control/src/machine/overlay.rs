@@ -6,7 +6,7 @@ use proto::message::ExecutionError;
 
 use super::Machine;
 use crate::{
-    effect::{Effect, Handoff, Probe, ProviderHealth},
+    effect::{Effect, Handoff, HealthObservation, HealthVerdict, Probe, ProviderHealth},
     input::{CommandId, ConnectionId, Moment},
     lease::{Binding, Hold, Lease},
     overlay::{
@@ -42,22 +42,46 @@ impl Machine {
         let Seen { stall, provider: key, binding } = seen;
         let Stall::Bound(observation) = stall else {
             self.counters.evidence_rejected += 1;
+            self.tell_observation(&binding, None, HealthVerdict::Rejected);
             return None;
         };
         self.counters.handoffs += 1;
         let handoff = Handoff { provider: Arc::clone(&binding.provider), health: observation.health };
         // One that left the configuration went with its last lease.
-        if self.pool.name_of(key).is_some() {
-            self.observe(now, key, observation, binding);
-        }
+        let verdict = match self.pool.name_of(key) {
+            Some(_) => self.observe(now, key, observation, &binding),
+            None => HealthVerdict::Unchanged,
+        };
+        self.tell_observation(&binding, Some(observation.health), verdict);
         Some(handoff)
     }
 
-    fn observe(&mut self, now: Moment, key: ProviderKey, seen: Observation, binding: Binding) {
-        let Binding { node, provider, adapter, target } = binding;
+    /// For the log, behind the decision (OBS-2).
+    fn tell_observation(
+        &mut self,
+        binding: &Binding,
+        health: Option<ProviderHealth>,
+        verdict: HealthVerdict,
+    ) {
+        let (node, provider) = (Arc::clone(&binding.node), Arc::clone(&binding.provider));
+        self.emit(Effect::HealthObserved(HealthObservation { node, provider, health, verdict }));
+    }
+
+    fn observe(
+        &mut self,
+        now: Moment,
+        key: ProviderKey,
+        seen: Observation,
+        binding: &Binding,
+    ) -> HealthVerdict {
+        let Binding { node, provider, adapter, target } = binding.clone();
         match self.overlays.observe(key, now, seen, &adapter, &target) {
-            Observed::Irrelevant | Observed::Again => {}
-            Observed::Stale => self.counters.evidence_stale += 1,
+            Observed::Irrelevant => HealthVerdict::Unchanged,
+            Observed::Again => HealthVerdict::Repeated,
+            Observed::Stale => {
+                self.counters.evidence_stale += 1;
+                HealthVerdict::Stale
+            }
             Observed::Lowered => {
                 self.counters.overlays_lowered += 1;
                 self.pool.overlay(key, true);
@@ -65,6 +89,7 @@ impl Machine {
                     self.arm_probe(now, key);
                 }
                 self.emit(Effect::OverlayLowered { node, provider, adapter, target });
+                HealthVerdict::Lowered
             }
         }
     }
@@ -139,7 +164,9 @@ impl Machine {
         self.counters.overlays_cleared += 1;
         self.pool.overlay(key, false);
         if let Some((node, provider)) = self.pool.name_of(key) {
-            self.emit(Effect::OverlayCleared { node, provider });
+            self.emit(Effect::OverlayCleared { node: Arc::clone(&node), provider: Arc::clone(&provider) });
+            let (health, verdict) = (Some(ProviderHealth::Available), HealthVerdict::Cleared);
+            self.emit(Effect::HealthObserved(HealthObservation { node, provider, health, verdict }));
         }
     }
 

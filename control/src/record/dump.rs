@@ -15,7 +15,7 @@ use crate::{Machine, input::Moment};
 
 const FORMAT: &str = "iop-control-inputs";
 /// Rises with every change that an older reader would misread.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// A machine and what it was told since. Cheap to hand to another thread, which makes the text.
 #[derive(Clone, Debug)]

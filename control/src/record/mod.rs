@@ -12,7 +12,7 @@
 //! JSON lines. The first is a header, the second the machine at the beginning, each further one an input:
 //!
 //! ```text
-//! {"format":"iop-control-inputs","format_version":1,"version":"0.1.0","commit":"5a5f777","first_input":20000}
+//! {"format":"iop-control-inputs","format_version":2,"version":"0.1.0","commit":"5a5f777","first_input":20000}
 //! {"checkpoint":{…}}
 //! {"at":1700000000,"event":{"Input":{"Admit":{…}}},"digest":"9b1c7d3a00f2e4c5"}
 //! {"at":1700000001,"event":"Timeout","digest":"0000000000000000"}

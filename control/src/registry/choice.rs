@@ -64,9 +64,11 @@ impl Group {
     /// The newest of the list that are members.
     fn avoidance(&self, list: &[Avoided]) -> Avoidance {
         let mut avoidance = Avoidance::default();
-        for Avoided { provider, allow_fallback } in list.iter().rev().take(AVOIDED_MAX) {
+        let at_most = if planted!(OneOfSeveralAvoided) { 1 } else { AVOIDED_MAX };
+        for Avoided { provider, allow_fallback } in list.iter().rev().take(at_most) {
             if let Some(&position) = self.positions.get(provider) {
-                avoidance.add(position, *allow_fallback);
+                let other = planted!(PermissionForAnother) && list.iter().any(|it| it.allow_fallback);
+                avoidance.add(position, *allow_fallback || other);
             }
         }
         avoidance
@@ -106,16 +108,20 @@ impl Pool {
     /// The best of the avoided candidates that are permitted and have a free slot.
     fn best_avoided(&self, wish: &Wish) -> Option<(Rank, u32)> {
         let open = |it: &Unwanted| it.fallback && it.standing.is_open(wish.shape.long);
-        let best = self.avoided(wish).filter(open).map(|it| (it.standing.rank, it.member)).min()?;
+        let mut permitted = self.avoided(wish).filter(open).map(|it| (it.standing.rank, it.member));
+        let best = if planted!(AvoidedWithoutRank) { permitted.next() } else { permitted.min() }?;
         self.is_without_alternate(wish).then_some(best)
     }
 
     /// The live candidates of a wish: those that may get it once they have a free slot (SNP-1).
     pub(crate) fn live_candidates(&self, wish: Wish) -> impl Iterator<Item = ProviderKey> {
+        let without_alternate = self.is_without_alternate(&wish);
         let members = self.groups.get(wish.group.0).map_or(&[][..], |group| &group.members);
         (0..).zip(members).filter_map(move |(position, member)| {
             let standing = self.standing_in(wish.group, position, wish.shape)?;
-            standing.is_live(wish.shape.long).then_some(member.provider)
+            let mut avoided = wish.avoidance.iter().filter(|(avoided, _)| *avoided == position);
+            let wanted = avoided.next().is_none_or(|(_, fallback)| fallback && without_alternate);
+            (standing.is_live(wish.shape.long) && wanted).then_some(member.provider)
         })
     }
 
@@ -134,6 +140,7 @@ impl Pool {
         let live = |it: &Unwanted| it.standing.is_live(wish.shape.long);
         let avoided = self.avoided(wish).filter(live).fold(0, |sum, _| sum + 1);
         let shape = Shape { long: wish.shape.long && !planted!(AlternateOfWrongKind), ..wish.shape };
+        let avoided = if planted!(AvoidedIsAlternate) { avoided.min(1) } else { avoided };
         planted!(FallbackWhileBusy) || group.count(shape, |bucket| bucket.live) == avoided
     }
 

@@ -3,11 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use control::{
-    effect::{Effect, Handoff, ProviderHealth, ProviderStatus},
+    effect::{Effect, Handoff, HealthObservation, HealthVerdict, ProviderHealth, ProviderStatus},
     input::{CommandId, ConnectionId, Input, LeaseId, Moment},
 };
 use proto::message::{ErrorKind, ExecutionError};
-use sim::{World, world::pool};
+use sim::{
+    World,
+    world::{duration, pool},
+};
 
 use crate::script::{answer, failure, pairs, run, run_all, stall};
 
@@ -104,6 +107,67 @@ fn an_older_or_repeated_observation_lowers_nothing_and_is_handed_off() {
     assert_eq!((counters.handoffs, counters.evidence_stale, counters.overlays_lowered), (4, 2, 2));
 }
 
+fn observation(provider: &str, health: Option<ProviderHealth>, verdict: HealthVerdict) -> HealthObservation {
+    HealthObservation { node: "n1".into(), provider: provider.into(), health, verdict }
+}
+
+// req: OBS-2
+#[test]
+fn each_piece_of_evidence_is_told_of_with_what_came_of_it_whether_anybody_waits_or_not() {
+    use HealthVerdict::{Cleared, Lowered, Rejected, Repeated, Stale, Unchanged};
+    use ProviderHealth::{Available, Unavailable, Unknown};
+    let mut world = run(
+        TWO_NODES,
+        &format!(
+            "{CONNECTED}
+            admit r1 one => grant r1 l1 p1
+            admit r2 one => grant r2 l2 p1
+            admit r3 one => grant r3 l3 p1
+            gone l3 sent =>
+            "
+        ),
+    );
+    let mut told = |lease: u64, error: ExecutionError| {
+        let lease = LeaseId(lease);
+        let connection = ConnectionId(1);
+        let effects = world.tell(Input::Terminal { connection, lease, error: Some(error), sequence: 9 });
+        let seen = effects.iter().filter_map(|effect| match effect {
+            Effect::HealthObserved(seen) => Some(seen.clone()),
+            _ => None,
+        });
+        let seen: Vec<_> = seen.collect();
+        (seen, effects.iter().any(|effect| matches!(effect, Effect::Failed { .. })))
+    };
+    let unavailable = |sequence| stall("unavailable", sequence, "p1", "one");
+    let of = |health, verdict| vec![observation("p1", health, verdict)];
+    assert_eq!(told(1, unavailable("4")), (of(Some(Unavailable), Lowered), true));
+    assert_eq!(told(2, unavailable("6")), (of(Some(Unavailable), Repeated), true));
+    // Its caller left, and what was seen was seen.
+    assert_eq!(told(3, unavailable("5")), (of(Some(Unavailable), Stale), false));
+    assert_eq!(told(3, unavailable("7")), (vec![], false), "a second terminal says nothing");
+
+    world.wait(duration("5s"));
+    let (connection, command) = (ConnectionId(1), CommandId(1));
+    let result = Ok(answer("available", "8", "p1", "one"));
+    let effects = world.tell(Input::CommandAnswered { connection, command, result });
+    let cleared = Effect::HealthObserved(observation("p1", Some(Available), Cleared));
+    assert!(matches!(effects[0], Effect::OverlayCleared { .. }) && effects[1] == cleared, "{effects:?}");
+
+    for (error, expected) in [
+        (stall("available", "9", "p1", "one"), of(Some(Available), Unchanged)),
+        (stall("unknown", "9", "p1", "one"), of(Some(Unknown), Unchanged)),
+        (stall("unavailable", "9", "p2", "one"), of(None, Rejected)),
+        (failure(ErrorKind::Connect), vec![]),
+    ] {
+        let (effects, _) = end_with(error);
+        let seen = effects.into_iter().filter_map(|effect| match effect {
+            Effect::HealthObserved(seen) => Some(seen),
+            _ => None,
+        });
+        assert_eq!(seen.collect::<Vec<_>>(), expected);
+    }
+}
+
 /// Breaks evidence.
 type Spoil = dyn Fn(&mut ExecutionError);
 
@@ -150,15 +214,22 @@ fn evidence_that_does_not_fit_is_not_believed_and_the_slot_comes_back_all_the_sa
         let mut error = stall("unavailable", "3", "p1", "one");
         spoil(&mut error);
         let (effects, mut world) = end_with(error);
-        assert!(matches!(&effects[..], [Effect::Failed { handoff: None, .. }]), "{what}: {effects:?}");
+        let [Effect::HealthObserved(seen), Effect::Failed { handoff: None, .. }] = &effects[..] else {
+            panic!("{what}: {effects:?}")
+        };
+        let expected = observation("p1", None, HealthVerdict::Rejected);
+        assert_eq!(*seen, expected, "{what}");
         let counters = world.machine.counters();
         assert_eq!((counters.settled, counters.evidence_rejected, counters.handoffs), (1, 1, 0), "{what}");
         assert_eq!(world.snapshot().nodes[0].providers[0].status, ProviderStatus::Available, "{what}");
     }
     // The largest number there is is one.
     let (effects, _) = end_with(stall("unavailable", "18446744073709551615", "p1", "one"));
-    let [Effect::OverlayLowered { node, provider, adapter, target }, Effect::Failed { handoff, .. }] =
-        &effects[..]
+    let [
+        Effect::OverlayLowered { node, provider, adapter, target },
+        Effect::HealthObserved(_),
+        Effect::Failed { handoff, .. },
+    ] = &effects[..]
     else {
         panic!("{effects:?}")
     };
@@ -205,7 +276,9 @@ fn where_evidence_was_received_counts_and_nothing_it_says_of_itself() {
     let effects = world.tell(Input::Terminal { connection, lease, error: Some(error.clone()), sequence: 4 });
     let handoff = Some(Handoff { provider: "p1".into(), health: ProviderHealth::Available });
     let request = control::input::RequestId(1);
-    assert_eq!(effects, [Effect::Failed { lease, request, error, sequence: 4, handoff }]);
+    let seen = observation("p1", Some(ProviderHealth::Available), HealthVerdict::Unchanged);
+    let failed = Effect::Failed { lease, request, error, sequence: 4, handoff };
+    assert_eq!(effects, [Effect::HealthObserved(seen), failed]);
 }
 
 // req: HND-2, HND-4
@@ -297,7 +370,9 @@ fn answer_in_vain(
     let (connection, command) = (ConnectionId(1), CommandId(1));
     let result = Ok(answer("available", "6", "p1", "one"));
     let effects = world.tell(Input::CommandAnswered { connection, command, result });
-    assert!(matches!(effects[..], [Effect::OverlayCleared { .. }, Effect::Grant(_)]), "{what}: {effects:?}");
+    let cleared =
+        matches!(effects[..], [Effect::OverlayCleared { .. }, Effect::HealthObserved(_), Effect::Grant(_)]);
+    assert!(cleared, "{what}: {effects:?}");
     probes
 }
 

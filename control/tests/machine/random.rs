@@ -238,7 +238,7 @@ impl Reader {
             Op::Close { connection } => {
                 Input::ConnectionClosed { connection: self.connection(connection)?.0 }
             }
-            Op::Admit { group, needs, long, avoid } => {
+            Op::Admit { group, needs, long, ref avoid } => {
                 self.requests += 1;
                 Input::Admit(Admit {
                     request: RequestId(self.requests),
@@ -246,8 +246,8 @@ impl Reader {
                     needs: Capabilities(if needs == 3 { 3 } else { u32::from(needs & 1) }),
                     long,
                     avoid: avoid
-                        .into_iter()
-                        .map(|(p, allow_fallback)| Avoided {
+                        .iter()
+                        .map(|&(p, allow_fallback)| Avoided {
                             provider: format!("p{p}").into(),
                             allow_fallback,
                         })

@@ -228,11 +228,11 @@ fn what_is_no_dump_is_refused_with_its_line_and_its_reason() {
         ),
         (
             with(1, &header.replace("iop-control-inputs", "other")),
-            "line 1: expected format iop-control-inputs of version 1, found \"other\" of version 1",
+            "line 1: expected format iop-control-inputs of version 2, found \"other\" of version 2",
         ),
         (
-            with(1, &header.replace("version\":1", "version\":2")),
-            "line 1: expected format iop-control-inputs of version 1, found \"iop-control-inputs\" of version 2",
+            with(1, &header.replace("version\":2", "version\":1")),
+            "line 1: expected format iop-control-inputs of version 2, found \"iop-control-inputs\" of version 1",
         ),
         (header.to_owned(), "line 2: expected a checkpoint, found the end of the text"),
         (with(2, input), "line 2: expected a checkpoint: unknown field `at`"),

@@ -59,7 +59,7 @@ fn step_of(world: &mut World, configs: &[Arc<PoolConfig>], step: &str) -> Vec<St
         }
         _ => world.tell(input(&words)),
     };
-    effects.iter().map(render).collect()
+    effects.iter().filter(|effect| !matches!(effect, Effect::HealthObserved(_))).map(render).collect()
 }
 
 fn input(words: &[&str]) -> Input {
@@ -179,7 +179,7 @@ fn id(text: &str) -> u64 {
 /// `down n1 g1 leases=2`, `grant r1 l1 p1 [on n1, if direct] [try2] [after 3s]`, `refuse r1 QueueFull`, `fenced r1 l1`, `failed r1 l1`,
 /// `requeued r1 l1`, `lowered p1`, `cleared p1`, `probe k1 c1 p1 m@p1`.
 ///
-/// What failed with a handoff says so: `failed r1 l1 handoff=unavailable`.
+/// What failed with a handoff says so: `failed r1 l1 handoff=unavailable`. Observations of health are left out of tables.
 fn render(effect: &Effect) -> String {
     match effect {
         Effect::Registration { connection, outcome: Ok(()) } => format!("accepted c{}", connection.0),
@@ -220,6 +220,7 @@ fn render(effect: &Effect) -> String {
             format!("failed r{} l{}{handoff}", request.0, lease.0)
         }
         Effect::Requeued { lease, request } => format!("requeued r{} l{}", request.0, lease.0),
+        Effect::HealthObserved(seen) => format!("observed {} {:?}", seen.provider, seen.verdict),
         Effect::OverlayLowered { provider, .. } => format!("lowered {provider}"),
         Effect::OverlayCleared { provider, .. } => format!("cleared {provider}"),
         Effect::Probe(probe) => {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use control::{
     config::Capabilities,
     effect::{Effect, Grant},
-    input::{Admit, ConnectionId, Input, LeaseId, RequestId},
+    input::{Admit, Avoided, ConnectionId, Input, LeaseId, RequestId},
+    limits::AVOIDED_MAX,
 };
 use sim::world::pool;
 
@@ -198,6 +199,92 @@ fn a_busy_alternate_is_waited_for_and_an_idle_one_preferred() {
             "
         ),
     );
+}
+
+// req: POL-8
+#[test]
+fn several_are_avoided_each_by_its_own_permission() {
+    run(
+        "
+        node n1 p1:cap=9 p2:cap=9 p3:cap=1
+        group m p1 p2 p3
+        group two p1 p2
+        ",
+        &format!(
+            "{CONNECTED}
+            admit r1 m avoid=p1,p2              => grant r1 l1 p3
+            admit r2 m avoid=p2+,p1+            =>
+            admit r3 m avoid=p3+                => grant r3 l2 p1
+            admit r4 m avoid=p1,p3,p2           => refuse r4 Unservable
+            admit r5 m avoid=p1,p3,p2+          => grant r5 l3 p2
+            admit r6 two avoid=p1+,p2           => grant r6 l4 p1
+            admit r7 two avoid=p1,p2+           => grant r7 l5 p2
+            admit r8 two avoid=p1,p2            => refuse r8 Unservable
+            admit r9 two avoid=p1,nobody+       => grant r9 l6 p2
+            admit r10 two avoid=nobody,x,y,p1   => grant r10 l7 p2
+            admit r11 m avoid=p1+,p1,p2,p3      => refuse r11 Unservable
+            end l1 c1                           => grant r2 l8 p3
+            "
+        ),
+    );
+}
+
+// req: POL-8
+#[test]
+fn of_several_that_are_permitted_the_best_is_taken_and_only_without_a_live_alternate() {
+    run(
+        "
+        node n1 p1:cap=2 p2:cap=2,prio=1
+        node n2 p3
+        node n3 p4:needs=2
+        group m p1 p2 p3 p4
+        ",
+        &format!(
+            "{CONNECTED}
+            register c2 n2                      => accepted c2
+            ready c2 n2                         => ready c2, connected n2 g2
+            admit r1 m needs=1                  => grant r1 l1 p1
+            admit r2 m needs=1 avoid=p1,p2      => grant r2 l2 p3
+            admit r3 m needs=1 avoid=p1+,p2+    =>
+            admit r4 m needs=1 avoid=p1,p2+     =>
+            admit r5 m needs=1 avoid=p1,p2      =>
+            close c2                            => down n2 g2 leases=1, fenced r2 l2, grant r3 l3 p2, grant r4 l4 p2
+            admit r6 m needs=1 avoid=p1+,p2     => grant r6 l5 p1
+            admit r7 m needs=1 avoid=p1+,p2+    =>
+            register c4 n2                      => accepted c4
+            ready c4 n2                         => ready c4, connected n2 g3, grant r5 l6 p3
+            end l3 c1                           =>
+            end l6 c4                           => grant r7 l7 p3
+            "
+        ),
+    );
+}
+
+// req: POL-8
+#[test]
+fn of_more_than_may_be_avoided_the_oldest_are_not_looked_at() {
+    let mut world = run(
+        "
+        node n1 p1:cap=9 p2:cap=9 p3 p4 p5
+        group m p1 p2 p3 p4 p5
+        ",
+        CONNECTED,
+    );
+    let names = ["p1", "p2", "p3", "p4", "p5"];
+    assert_eq!(names.len(), AVOIDED_MAX + 1);
+    let avoid = |name: &str| Avoided { provider: name.into(), allow_fallback: false };
+    let admit = Admit {
+        request: RequestId(7),
+        group: "m".into(),
+        needs: Capabilities(0),
+        long: false,
+        avoid: names.iter().map(|name| avoid(name)).collect(),
+    };
+    // Beside the oracles, for which a list is what it says.
+    world.machine.handle(world.now, Input::Admit(admit));
+    let effect = world.machine.poll_effect();
+    let Some(Effect::Grant(grant)) = effect else { panic!("{effect:?}") };
+    assert_eq!(&*grant.provider, "p1");
 }
 
 // req: POL-8

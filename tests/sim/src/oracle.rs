@@ -16,7 +16,7 @@ use control::{
     Counters,
     config::{PoolConfig, ProviderPolicy},
     counters::Returned,
-    effect::{Effect, Grant, Probe, ProviderStatus, Snapshot},
+    effect::{Effect, Grant, HealthVerdict, Probe, ProviderStatus, Snapshot},
     input::{Admit, CommandId, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
 use proto::message::{ErrorKind, ExecutionError};
@@ -286,6 +286,14 @@ impl Oracle {
                 *overlaid.expect("CAP-3: probe of a provider that is not overlaid") = Some(probe.clone());
                 self.probes.push_back(probe.clone());
                 self.probes.drain(..self.probes.len().saturating_sub(16));
+            }
+            Effect::HealthObserved(seen) => {
+                let out = self.overlaid.contains_key(&(seen.node.clone(), seen.provider.clone()));
+                match seen.verdict {
+                    HealthVerdict::Lowered | HealthVerdict::Repeated => assert!(out, "OBS-2: {seen:?}"),
+                    HealthVerdict::Cleared => assert!(!out, "OBS-2: {seen:?}"),
+                    HealthVerdict::Unchanged | HealthVerdict::Stale | HealthVerdict::Rejected => {}
+                }
             }
             Effect::Registration { .. } | Effect::Readiness { .. } | Effect::Snapshot { .. } => {}
         }

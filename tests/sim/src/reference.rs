@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use control::{
     config::{Member, NodePolicy, PoolConfig, ProviderPolicy},
     effect::{
-        CloseReason, Effect, Grant, Handoff, Probe, ProviderHealth, ReadinessRefusal, Refusal,
-        RegistrationRefusal,
+        CloseReason, Effect, Grant, Handoff, HealthObservation, HealthVerdict, Probe, ProviderHealth,
+        ReadinessRefusal, Refusal, RegistrationRefusal,
     },
     input::{Admit, CommandId, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
@@ -677,9 +677,23 @@ impl Reference {
         self.policy(known).is_some() && self.owners.iter().any(ready)
     }
 
-    /// HND-3 and HND-4, word by word.
+    /// OBS-2: what came of everything that claims to be a stall of a pool's run.
     fn stalled(&mut self, now: Moment, lease: &Lease, error: &ExecutionError) -> Option<Handoff> {
-        let failure = error.failure.as_ref().filter(|_| !lease.direct)?;
+        if lease.direct || error.failure.is_none() && error.kind != ErrorKind::Stalled {
+            return None;
+        }
+        let (health, verdict) = match self.believed(lease, error) {
+            None => (None, HealthVerdict::Rejected),
+            Some((health, sequence)) => (Some(health), self.observed(now, lease, health, sequence)),
+        };
+        let (node, provider) = (lease.node.clone(), lease.provider.clone());
+        self.effects.push(Effect::HealthObserved(HealthObservation { node, provider, health, verdict }));
+        Some(Handoff { provider: lease.provider.clone(), health: health? })
+    }
+
+    /// HND-3, word by word.
+    fn believed(&self, lease: &Lease, error: &ExecutionError) -> Option<(ProviderHealth, u64)> {
+        let failure = error.failure.as_ref()?;
         let field = |key: &str| failure.metadata.get(key).map(String::as_str);
         if error.kind != ErrorKind::Stalled
             || failure.failure_code != "response_stalled"
@@ -694,16 +708,28 @@ impl Reference {
             (Some("unknown"), Some("health_unknown")) => ProviderHealth::Unknown,
             _ => return None,
         };
-        let sequence = number(field("health_observation_seq")?)?;
+        Some((health, number(field("health_observation_seq")?)?))
+    }
+
+    /// HND-4, word by word.
+    fn observed(
+        &mut self,
+        now: Moment,
+        lease: &Lease,
+        health: ProviderHealth,
+        sequence: u64,
+    ) -> HealthVerdict {
         self.tidy();
-        let index = self.known.iter().position(|k| k.node == lease.node && k.provider == lease.provider);
-        if health == ProviderHealth::Unavailable
-            && let Some(index) = index
-            && sequence > self.known[index].applied
-        {
-            self.lower(now, index, sequence, lease);
+        let found = self.known.iter().position(|k| k.node == lease.node && k.provider == lease.provider);
+        let Some(index) = found.filter(|_| health == ProviderHealth::Unavailable) else {
+            return HealthVerdict::Unchanged;
+        };
+        if sequence <= self.known[index].applied {
+            return HealthVerdict::Stale;
         }
-        Some(Handoff { provider: lease.provider.clone(), health })
+        let out = self.known[index].overlay.is_some();
+        self.lower(now, index, sequence, lease);
+        if out { HealthVerdict::Repeated } else { HealthVerdict::Lowered }
     }
 
     fn lower(&mut self, now: Moment, index: usize, sequence: u64, lease: &Lease) {
@@ -772,7 +798,10 @@ impl Reference {
             && sequence > self.known[index].applied
         {
             (self.known[index].applied, self.known[index].overlay) = (sequence, None);
-            self.effects.push(Effect::OverlayCleared { node: probe.node, provider: probe.provider });
+            let Probe { node, provider, .. } = probe;
+            self.effects.push(Effect::OverlayCleared { node: node.clone(), provider: provider.clone() });
+            let (health, verdict) = (Some(ProviderHealth::Available), HealthVerdict::Cleared);
+            self.effects.push(Effect::HealthObserved(HealthObservation { node, provider, health, verdict }));
         }
     }
 }

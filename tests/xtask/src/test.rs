@@ -1,12 +1,13 @@
 //! `cargo xtask test`: every test, as the README's test command, or one suite of them.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path, process::Command};
 
 use anyhow::Context;
+use serde_json::Value;
 
 use crate::{
     clients::{Packages, installed},
-    cmd, python,
+    cmd, dev, python,
 };
 
 /// Options of `test`.
@@ -92,11 +93,42 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Test programs of suites of their own.
+const SUITES: [&str; 4] = ["e2e", "fault", "load", "clients"];
+
 fn unit(options: &Options) -> anyhow::Result<()> {
-    test(&["--workspace", "--exclude", "iop-tests"], options, &[], &[])?;
-    // One of the rules is that the programs take the example configurations.
+    // One of the rules of the architecture is that the programs take the example configurations.
     programs()?;
-    test(&["-p", "iop-tests", "--lib", "--test", "architecture"], options, &[], &[])
+    let names = unit_tests()?;
+    let mut what = vec!["--workspace", "--lib", "--bins"];
+    what.extend(names.iter().flat_map(|name| ["--test", name]));
+    test(&what, options, &[], &[])?;
+    test(&["--workspace", "--doc"], options, &[], &[])
+}
+
+/// Names of the test programs that are in no other suite.
+fn unit_tests() -> anyhow::Result<BTreeSet<String>> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(cmd::root())
+        .output()
+        .context("cannot run cargo")?;
+    let names = test_names(&output.stdout).context("cargo metadata says something else than expected")?;
+    Ok(names.into_iter().filter(|name| !SUITES.contains(&name.as_str())).collect())
+}
+
+/// Names of all test programs, as `cargo metadata` tells them.
+fn test_names(metadata: &[u8]) -> Option<BTreeSet<String>> {
+    let metadata: Value = serde_json::from_slice(metadata).ok()?;
+    let packages = metadata["packages"].as_array()?;
+    let targets = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
+    // One with features of its own is run where they are turned on.
+    let tests = targets.filter(|target| {
+        let wants = target["required-features"].as_array().map_or(&[][..], Vec::as_slice);
+        target["kind"][0] == "test" && wants.iter().all(|feature| *feature == "worlds")
+    });
+    let names: BTreeSet<_> = tests.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect();
+    (!names.is_empty()).then_some(names)
 }
 
 fn e2e(options: &Options, ring: bool) -> anyhow::Result<()> {
@@ -105,7 +137,7 @@ fn e2e(options: &Options, ring: bool) -> anyhow::Result<()> {
     let python = python.as_ref().map(|path| path.to_str().context("a path that is not UTF-8")).transpose()?;
     let all: &[Row] = if options.suite.is_some() { &E2E_ALL_ROWS } else { &E2E_ROWS };
     for (index, (shards, driver)) in rows(all, ring).enumerate() {
-        let mut env = vec![("IOP_TEST_SHARDS", shards), ("IOP_TEST_DRIVER", driver)];
+        let mut env = vec![("IOP_TEST_SHARDS", shards), ("IOP_TEST_DRIVER", driver), (dev::BUILT, "1")];
         if let Some(python) = python {
             env.push(("IOP_TEST_PYTHON", python));
         }
@@ -113,7 +145,7 @@ fn e2e(options: &Options, ring: bool) -> anyhow::Result<()> {
         if index > 0 {
             env.push(("IOP_TEST_MATRIX_ONLY", "1"));
         }
-        test(&["-p", "iop-tests", "--test", "e2e"], options, &[], &env)?;
+        test(&["--workspace", "--test", "e2e"], options, &[], &env)?;
     }
     Ok(())
 }
@@ -128,12 +160,30 @@ fn clients(options: &Options) -> anyhow::Result<()> {
     let (python, sdks, agents) = (text(&python)?, text(&sdks)?, text(&agents)?);
     let env = [("IOP_TEST_PYTHON", &*python), ("IOP_TEST_SDKS", &*sdks), ("IOP_TEST_AGENTS", &*agents)];
     // They wait for each other's retries more than they compute.
-    test(&["-p", "iop-tests", "--test", "clients"], options, &["--test-threads=4"], &env)
+    test(&["--workspace", "--test", "clients"], options, &["--test-threads=4"], &env)
 }
 
 /// Builds the programs beside the tests, where these look for them.
-fn programs() -> anyhow::Result<()> {
-    cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf", "-p", "xtask"])
+///
+/// Every command of this file that runs in the usual profile selects the whole workspace and a test, and says what of it is
+/// wanted. Cargo turns on what the selected packages ask of a dependency, for their tests or not: with another selection
+/// nearly every dependency would be another one, and everything be built once more.
+///
+/// # Errors
+/// They do not build.
+pub fn programs() -> anyhow::Result<()> {
+    cmd::run(
+        "cargo",
+        &[
+            "build",
+            "--workspace",
+            "--bin=iop-edge",
+            "--bin=iop-node",
+            "--bin=iop-perf",
+            "--bin=xtask",
+            "--test=architecture",
+        ],
+    )
 }
 
 /// Builds the programs of the suites that need hooks and nearly a release's speed, and says where they are.
@@ -156,7 +206,7 @@ fn programs_under_fault() -> anyhow::Result<String> {
 fn fault(options: &Options, ring: bool, bin: &str) -> anyhow::Result<()> {
     for (shards, driver) in rows(&FAULT_ROWS, ring) {
         let env = [("IOP_TEST_SHARDS", shards), ("IOP_TEST_DRIVER", driver), ("IOP_TEST_BIN", bin)];
-        test(&["-p", "iop-tests", "--test", "fault"], options, &[FAULT_THREADS], &env)?;
+        test(&["--workspace", "--test", "fault"], options, &[FAULT_THREADS], &env)?;
     }
     Ok(())
 }
@@ -164,7 +214,7 @@ fn fault(options: &Options, ring: bool, bin: &str) -> anyhow::Result<()> {
 fn load(options: &Options, ring: bool, bin: &str) -> anyhow::Result<()> {
     let env = [("IOP_TEST_DRIVER", if ring { "io_uring" } else { "epoll" }), ("IOP_TEST_BIN", bin)];
     // One at a time: they measure memory and pace.
-    test(&["-p", "iop-tests", "--test", "load"], options, &["--test-threads=1"], &env)
+    test(&["--workspace", "--test", "load"], options, &["--test-threads=1"], &env)
 }
 
 /// The settings that are possible here.
@@ -223,6 +273,18 @@ mod tests {
         assert_eq!(shown("--suite fault cuts::"), "test -p x cuts:: -- --test-threads=4");
         assert_eq!(shown("--suite fault a -- --ignored"), "test -p x a -- --test-threads=4 --ignored");
         assert_eq!(shown("--suite load -- --test-threads 1"), "test -p x -- --test-threads 1");
+    }
+
+    #[test]
+    fn every_test_program_is_in_one_suite() {
+        let unit = unit_tests().unwrap();
+        for one in ["architecture", "machine", "seeds", "config_fuzz"] {
+            assert!(unit.contains(one), "{one} is not in {unit:?}");
+        }
+        // With deliberate mistakes built in: `cargo xtask sim` and CI run it.
+        assert!(!unit.contains("faults") && SUITES.iter().all(|suite| !unit.contains(*suite)), "{unit:?}");
+        assert_eq!(test_names(b"{}"), None);
+        assert_eq!(test_names(b"no JSON"), None);
     }
 
     #[test]

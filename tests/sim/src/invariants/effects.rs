@@ -86,6 +86,9 @@ impl Oracle {
                 self.move_on(*request, *lease, Some(Stage::Waiting))?;
                 self.start_waiting(*request);
             }
+            Effect::HealthObserved(seen) => {
+                self.expect("I16 snapshot", &Expected::Observed(seen.clone()))?;
+            }
             Effect::OverlayLowered { node, provider, .. } => {
                 self.expect("I16 snapshot", &Expected::Lowered(Arc::clone(node), Arc::clone(provider)))?;
             }

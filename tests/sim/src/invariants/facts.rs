@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use control::{
     config::PoolConfig,
-    effect::{CloseReason, Handoff, ProviderHealth, ReadinessRefusal, Refusal, RegistrationRefusal},
+    effect::{
+        CloseReason, Handoff, HealthObservation, HealthVerdict, ProviderHealth, ReadinessRefusal, Refusal,
+        RegistrationRefusal,
+    },
     input::{Admit, CommandId, ConnectionId, Input, LeaseId},
 };
 use proto::message::{ErrorKind, ExecutionError};
@@ -228,8 +231,15 @@ impl Oracle {
         let evidence = evidence.and_then(|error| evidence::of_stall(error, &held.adapter, &held.target));
         let handoff = evidence.map(|(health, _)| Handoff { provider: Arc::clone(&held.provider), health });
         self.tally.handoffs += u64::from(handoff.is_some());
-        if let Some((ProviderHealth::Unavailable, number)) = evidence {
-            self.unavailable(&held, number);
+        let claims = |error: &ExecutionError| error.failure.is_some() || error.kind == ErrorKind::Stalled;
+        if !held.direct && error.is_some_and(claims) {
+            let verdict = match evidence {
+                Some((ProviderHealth::Unavailable, number)) => self.unavailable(&held, number),
+                Some(_) => HealthVerdict::Unchanged,
+                None => HealthVerdict::Rejected,
+            };
+            let health = evidence.map(|(health, _)| health);
+            self.observed(&held.node, &held.provider, health, verdict);
         }
         let (Some(_), true) = (error, held.holder) else {
             if held.holder {
@@ -253,17 +263,30 @@ impl Oracle {
         self.step.expected.push(expected);
     }
 
+    /// OBS-2: whatever counts as evidence is told of, with what came of it.
+    fn observed(
+        &mut self,
+        node: &Arc<str>,
+        provider: &Arc<str>,
+        health: Option<ProviderHealth>,
+        verdict: HealthVerdict,
+    ) {
+        let (node, provider) = (Arc::clone(node), Arc::clone(provider));
+        let seen = HealthObservation { node, provider, health, verdict };
+        self.step.expected.push(Expected::Observed(seen));
+    }
+
     /// HND-4: a fresh observation takes exactly that provider out.
-    fn unavailable(&mut self, held: &super::Held, number: u64) {
+    fn unavailable(&mut self, held: &super::Held, number: u64) -> HealthVerdict {
         if !self.policy.exists(&held.node, &held.provider, &self.leases) {
-            return;
+            return HealthVerdict::Unchanged;
         }
         let seat = self.policy.find(&held.node, &held.provider);
         let key = (Arc::clone(&held.node), Arc::clone(&held.provider));
         let health = self.policy.health.entry(key).or_insert(Health { applied: 0, overlay: None });
         if number <= health.applied {
             self.tally.evidence_stale += 1;
-            return;
+            return HealthVerdict::Stale;
         }
         health.applied = number;
         match &mut health.overlay {
@@ -275,6 +298,7 @@ impl Oracle {
                         self.probes.remove(&command);
                     }
                 }
+                HealthVerdict::Repeated
             }
             none => {
                 *none = Some(Overlay {
@@ -292,6 +316,7 @@ impl Oracle {
                 self.step
                     .expected
                     .push(Expected::Lowered(Arc::clone(&held.node), Arc::clone(&held.provider)));
+                HealthVerdict::Lowered
             }
         }
     }
@@ -328,6 +353,7 @@ impl Oracle {
         self.policy.seats[seat].overlaid = false;
         self.dirty = true;
         self.tally.cleared += 1;
+        self.observed(&key.0, &key.1, Some(ProviderHealth::Available), HealthVerdict::Cleared);
         self.step.expected.push(Expected::Cleared(key.0, key.1));
     }
 }

@@ -46,7 +46,9 @@ use std::{
 use control::{
     Counters,
     config::PoolConfig,
-    effect::{CloseReason, Effect, Handoff, ReadinessRefusal, Refusal, RegistrationRefusal},
+    effect::{
+        CloseReason, Effect, Handoff, HealthObservation, ReadinessRefusal, Refusal, RegistrationRefusal,
+    },
     input::{CommandId, ConnectionId, Input, LeaseId, Moment, RequestId},
 };
 
@@ -147,6 +149,7 @@ enum Expected {
     Requeued(LeaseId),
     Lowered(Arc<str>, Arc<str>),
     Cleared(Arc<str>, Arc<str>),
+    Observed(HealthObservation),
     Refused(RequestId, Refusal),
 }
 

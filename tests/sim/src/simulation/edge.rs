@@ -137,6 +137,7 @@ impl Simulation {
                 }
                 Effect::NodeConnected { .. }
                 | Effect::NodeFenced { .. }
+                | Effect::HealthObserved(_)
                 | Effect::OverlayLowered { .. }
                 | Effect::OverlayCleared { .. }
                 | Effect::Snapshot { .. } => continue,

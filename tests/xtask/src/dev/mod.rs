@@ -35,6 +35,9 @@ pub struct Options {
     kill_node_first: bool,
 }
 
+/// Set where the programs are built already, with the tests: by CI, which builds everything once.
+pub const BUILT: &str = "IOP_DEV_BUILT";
+
 /// The Edge's admin socket, in the site's directory.
 const ADMIN_SOCKET: &str = "admin.sock";
 
@@ -46,7 +49,9 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// Something does not build or start, or the completion does not come through.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
+    if std::env::var_os(BUILT).is_none() {
+        cmd::run("cargo", &["build", "-p", "iop-edge", "-p", "iop-node", "-p", "iop-perf"])?;
+    }
     let bin = cmd::target_dir().join("debug");
     watch_signals()?;
     let site = Site::make(&bin)?;
