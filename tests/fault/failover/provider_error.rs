@@ -134,7 +134,7 @@ fn what_is_no_fault_of_a_provider_is_passed_on_and_changes_nothing_of_it() -> an
     let mut cases = Vec::new();
     for way in [Way::Chat, Way::Whole, Way::Responses, Way::Messages] {
         for (status, code) in statuses {
-            let script = vec![vec![Act::Status(status, code); 5], vec![Act::Serve]].concat();
+            let script = [vec![Act::Status(status, code); 5], vec![Act::Serve]].concat();
             cases.push(Case::of(way, &format!("status-{status}"), vec![script, vec![Act::Serve]]));
         }
     }
