@@ -56,7 +56,7 @@ fn a_client_that_leaves_at_any_later_point_stops_the_provider_and_frees_the_slot
         (false, "prefill=60s", ""),
         (true, "prefill=60s late-head", ""),
         (true, "stall-before-headers", ""),
-        (true, "prefill=60s", "\r\n\r\n"),
+        (true, "prefill=60s", ""),
         (true, "events=100000 gap=5ms", "data:"),
         (true, "events=20 stall-after=3", "data:"),
         (true, "events=100000 bytes=4000", "data:"),

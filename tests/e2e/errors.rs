@@ -195,7 +195,7 @@ fn a_stream_that_breaks_ends_with_one_error_event_and_never_with_done() -> anyho
         "events=60 rst-after=40 gap=100us",
         "events=9 bad-chunk-after=5",
         "events=9 huge-chunk-after=5",
-        "events=9 garbage-after=0",
+        "events=9 garbage-after=1",
     ] {
         let answer = bench.chat(true, script)?;
         assert_broken_stream(&answer, "upstream_error");
@@ -215,6 +215,9 @@ fn a_stream_that_breaks_ends_with_one_error_event_and_never_with_done() -> anyho
             );
         }
     }
+    // Before there is any content nothing of it is with the client, which is told by a status.
+    let answer = bench.chat(true, "events=9 garbage-after=0")?;
+    assert_eq!(answer.status, 502, "{}", answer.head);
     // An answer that is no stream has no place for an event: it is broken off.
     for script in [
         "events=60 truncate-after=30",

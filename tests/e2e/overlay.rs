@@ -45,7 +45,9 @@ fn two_providers() -> EdgeYaml {
         extra: extra.to_owned(),
         ..ProviderYaml::new(id, node, "http://sentinel-host:47119/v1", MODEL)
     };
-    EdgeYaml { admin_socket: ADMIN_SOCKET.to_owned(), ..yaml() }.with(on("p1", "box1", "")).with(on(
+    // Who stalls is not asked again elsewhere: these tests are about what is known of it.
+    let openai = "  stream_evidence_gate: { max_request_fault_recovery: 0 }\n".to_owned();
+    EdgeYaml { admin_socket: ADMIN_SOCKET.to_owned(), openai, ..yaml() }.with(on("p1", "box1", "")).with(on(
         "p2",
         "box2",
         "priority: 1",

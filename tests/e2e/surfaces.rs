@@ -532,11 +532,14 @@ fn a_silent_stream_of_each_surface_hears_a_sign_of_life_of_its_own_and_only_betw
         // Each in a chunk of its own.
         let next = format!("\r\n{:x}\r\n{sign}", sign.len());
         let twice = format!("{sign}{next}");
-        // Before the provider's head, and behind an event of its own.
+        // Before the provider's head, and behind events of its own.
         let (mut client, mut call) = rig.begin(path, "", &request(model, true))?;
         client.wait_for(&twice)?;
         let separator = if stream.contains('\r') { "\r\n\r\n" } else { "\n\n" };
-        let (first, rest) = stream.split_at(stream.find(separator).unwrap_or_default() + separator.len());
+        // With the first content: what comes before it is held back.
+        let content = stream.find("delta").unwrap_or_default();
+        let end = stream[content..].find(separator).unwrap_or_default();
+        let (first, rest) = stream.split_at(content + end + separator.len());
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         call.write(format!("{head}{:x}\r\n{first}\r\n", first.len()).as_bytes())?;
         client.wait_for(&format!("{first}{next}{next}"))?;

@@ -21,7 +21,9 @@ fn play(fields: &str, recording: &str) -> anyhow::Result<(String, Vec<Value>)> {
     let mut rig = Rig::start()?;
     let wire = Wire::by_event(fields, recording.as_bytes());
     let got = rig.expect(true, &wire, &wire.writes(), "event by event")?;
-    ensure!(got.chunks == events(wire.body()).len(), "{} chunks", got.chunks);
+    // What comes before the first content arrives with it.
+    let events = events(wire.body()).len();
+    ensure!((events.saturating_sub(3)..=events).contains(&got.chunks), "{} chunks", got.chunks);
     for size in [7, 1000] {
         let pieces: Vec<_> = wire.bytes().chunks(size).collect();
         rig.expect(true, &wire, &pieces, &format!("{size} bytes at a time"))?;

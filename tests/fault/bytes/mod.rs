@@ -1,7 +1,7 @@
 //! Bytes: a body arrives as it was sent, however it was cut on its way.
 //!
 //! Cuts are made in lockstep: a piece is written only when the piece before is proven to have been read, by the Node's own
-//! counters of reads and bytes, and, where the piece held bytes of the body, when the client has them.
+//! counters of reads and bytes, and, where the piece held bytes of the body, when the client has them: of a stream from its first content on.
 
 mod cases;
 mod large;
@@ -82,7 +82,7 @@ impl Rig {
         for piece in pieces {
             let had = self.counted;
             written += piece.len();
-            let visible = wire.visible(written);
+            let visible = wire.seen(written);
             if piece.len() > READ_MAX {
                 // More than sockets and credit hold may only be written while somebody takes it.
                 std::thread::scope(|scope| {

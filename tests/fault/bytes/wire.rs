@@ -13,6 +13,20 @@ pub(super) enum Framed {
     Close,
 }
 
+/// Bytes that are held back at most for the first content.
+const HELD_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether an event has more than a role.
+fn is_content(event: &str) -> bool {
+    let data = event.lines().find_map(|line| line.strip_prefix("data:")).unwrap_or_default().trim();
+    let Ok(chunk) = serde_json::from_str::<serde_json::Value>(data) else { return !data.is_empty() };
+    let choice = &chunk["choices"][0];
+    let says = |(key, value): (&String, &serde_json::Value)| {
+        key != "role" && !value.is_null() && value.as_str() != Some("")
+    };
+    !choice["finish_reason"].is_null() || choice["delta"].as_object().is_some_and(|it| it.iter().any(says))
+}
+
 /// The answer.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -65,6 +79,29 @@ impl Wire {
         }
         wire.framing("0\r\n\r\n");
         wire
+    }
+
+    /// Bytes of the body that its client has at least when the provider has written so many of the answer. What comes before the first
+    /// content of a stream is held back until that is whole, or 64 KiB have come (REC-2).
+    pub(super) fn seen(&self, written: usize) -> usize {
+        let visible = self.visible(written);
+        if visible < self.content_end() && visible <= HELD_BYTES_MAX { 0 } else { visible }
+    }
+
+    /// Where the event ends in the body of a stream of chat completions that has the first content.
+    fn content_end(&self) -> usize {
+        let head = String::from_utf8_lossy(&self.bytes).to_ascii_lowercase();
+        if !head.split("\r\n\r\n").next().is_some_and(|head| head.contains("text/event-stream")) {
+            return 0;
+        }
+        let mut end = 0;
+        for event in events(&self.body) {
+            end += event.len();
+            if is_content(&String::from_utf8_lossy(event)) {
+                break;
+            }
+        }
+        end
     }
 
     fn framing(&mut self, text: &str) {

@@ -7,7 +7,10 @@ mod each;
 
 use std::sync::Arc;
 
-use iop_edge::gate::repeat::{Channel, History, LONG, MADE, RepeatGuard, Repetition, UNIT_RUNES_MAX};
+use iop_edge::gate::{
+    reading::Channel,
+    repeat::{History, LONG, MADE, RepeatGuard, Repetition, UNIT_RUNES_MAX},
+};
 
 const WORDS: [&[u8]; 12] = [
     b"\xff",

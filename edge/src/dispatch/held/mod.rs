@@ -32,6 +32,10 @@ const WHOLE_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes of a stream that are held for a filter: of more, what was held goes out although there is not enough text in it.
 const WATCHED_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Characters of a second round that may go out with the event that it begins in: that a text repeats itself begins with the blank
+/// before it, and half a word less would be no better.
+const SLACK_RUNES: u64 = 16;
+
 /// Status and headers of a provider's answer.
 #[derive(Debug)]
 pub(super) struct Head {
@@ -337,6 +341,9 @@ impl Held {
             if text.channel == channel {
                 runes += text.text.chars().count() as u64;
                 if runes > found.begins_at_rune {
+                    if runes <= found.begins_at_rune + SLACK_RUNES {
+                        keep = text.until;
+                    }
                     break;
                 }
             }

@@ -72,7 +72,10 @@ impl Session<'_> {
     pub(super) fn pass_life(&mut self) {
         let now = clock::now();
         let after = self.shard.settings.openai.keepalive_comment;
-        if self.plan.scan.stream && self.silence.is_none() && now.saturating_duration_since(self.heard) >= after {
+        if self.plan.scan.stream
+            && self.silence.is_none()
+            && now.saturating_duration_since(self.heard) >= after
+        {
             self.heard = now;
             self.say_alive();
         }

@@ -350,9 +350,8 @@ impl Session<'_> {
         }
     }
 
-    /// The other attempt is on its way: what it comes to is its own.
+    /// The other attempt is on its way. Where it comes back unsent and finds no slot any more, there is still what it was to mend.
     pub(super) fn attempt_sent(&mut self) {
-        self.recovery.original = None;
         self.recovery.carried = self.recovery.pending.or(self.recovery.carried);
     }
 

@@ -436,10 +436,11 @@ fn text_of(piece: &Piece) -> (Channel, &str) {
     }
 }
 
-/// Leaves the first characters of a text; whether there are any.
+/// Leaves the first characters of a text, and the blank behind them: that a text repeats itself begins with it. Whether there are any.
 fn cut(piece: &mut Piece, runes: u64) -> bool {
     let (Piece::Text(text) | Piece::Reasoning(text)) = piece else { return false };
-    let end = text.char_indices().nth(usize::try_from(runes).unwrap_or(usize::MAX)).map(|(at, _)| at);
+    let behind = text.char_indices().skip(usize::try_from(runes).unwrap_or(usize::MAX));
+    let end = behind.skip_while(|(_, rune)| rune.is_whitespace()).map(|(at, _)| at).next();
     text.truncate(end.unwrap_or(text.len()));
     !text.is_empty()
 }

@@ -14,7 +14,7 @@
 //!   runs on has less, [`PHRASE`]. What is longer, a verse or a paragraph, is said two or three times in a row, never sixteen times
 //!   (of 128 runes) or, towards the longest, four times: [`LONG`], and at least three whole copies beside the first.
 
-use crate::gate::repeat::Channel;
+use crate::gate::reading::Channel;
 
 /// Longest unit that is looked for, in runes: above what 128 tokens have.
 pub const UNIT_RUNES_MAX: usize = 1000;
@@ -139,11 +139,9 @@ impl Unit {
 
 /// Whether a line ends between these two as lines of code do, or one begins with an indent.
 fn is_code_line(before: Option<char>, rune: Option<char>) -> bool {
-    match (before, rune) {
-        (Some('\n'), Some(' ' | '\t')) => true,
-        (Some(';' | '{' | '}' | '[' | ']' | ')' | '>' | '\\'), Some('\n')) => true,
-        _ => false,
-    }
+    let is_indent = before == Some('\n') && matches!(rune, Some(' ' | '\t'));
+    let is_end = matches!(before, Some(';' | '{' | '}' | '[' | ']' | ')' | '>' | '\\')) && rune == Some('\n');
+    is_indent || is_end
 }
 
 #[cfg(test)]

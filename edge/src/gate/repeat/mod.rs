@@ -8,7 +8,7 @@
 //! - an answer that begins with all of a text that the assistant said at least twice before in the same conversation ([`History`]).
 //!
 //! Nothing of a text is kept but fingerprints, counts and offsets: of each channel at most 2048 fingerprints of its latest beginnings
-//! and 64 of its latest windows, 20 KB in all. A rune costs constant time.
+//! and 64 of its latest windows, 20 KB for each. A rune costs constant time.
 
 mod bound;
 mod fence;
@@ -27,7 +27,7 @@ use history::Sign;
 pub use history::{HISTORY_BYTES_MAX, HISTORY_RUNES, HISTORY_RUNES_MIN, HISTORY_TEXTS_MAX, History};
 use rounds::Rounds;
 
-pub use super::reading::Channel;
+use super::reading::Channel;
 
 /// Looks at one answer from its first rune on. An attempt that goes on with an answer has its own, with an empty history, as it
 /// does not start where the answer does.
@@ -64,43 +64,47 @@ impl RepeatGuard {
             return None;
         }
         let found = match channel {
-            Channel::Content => text.chars().find_map(|rune| self.push_content(rune)),
-            Channel::Reasoning => push_all(&mut self.reasoning, text),
-            Channel::Arguments => push_all(&mut self.arguments, text),
+            Channel::Content => self.push_content(text),
+            Channel::Reasoning => push(&mut self.reasoning, text),
+            Channel::Arguments => push(&mut self.arguments, text),
         };
         self.is_done = found.is_some();
         found
     }
 
-    fn push_content(&mut self, rune: char) -> Option<Repetition> {
-        let looped = push(&mut self.content, rune);
-        let mut said = None;
-        let runes = self.content.runes();
-        while let Some(sign) = self.signs.pop_if(|sign| sign.runes == runes) {
-            if sign.fingerprint == self.content.text().bits() {
-                said = Some(Repetition {
-                    unit_runes: usize::try_from(runes).unwrap_or(usize::MAX),
-                    repeats: sign.times.saturating_add(1),
-                    begins_at_rune: 0,
-                    found_at_rune: runes,
-                });
+    fn push_content(&mut self, text: &str) -> Option<Repetition> {
+        for rune in text.chars() {
+            let is_loop = self.content.push(rune);
+            let runes = self.content.runes();
+            while let Some(sign) = self.signs.pop_if(|sign| sign.runes == runes) {
+                if sign.fingerprint == self.content.text().bits() {
+                    return Some(Repetition {
+                        unit_runes: usize::try_from(runes).unwrap_or(usize::MAX),
+                        repeats: sign.times.saturating_add(1),
+                        begins_at_rune: 0,
+                        found_at_rune: runes,
+                    });
+                }
+            }
+            if is_loop {
+                return found(&self.content);
             }
         }
-        looped.or(said)
+        None
     }
 }
 
-fn push_all(rounds: &mut Rounds, text: &str) -> Option<Repetition> {
-    text.chars().find_map(|rune| push(rounds, rune))
+fn push(rounds: &mut Rounds, text: &str) -> Option<Repetition> {
+    if text.chars().any(|rune| rounds.push(rune)) { found(rounds) } else { None }
 }
 
-fn push(rounds: &mut Rounds, rune: char) -> Option<Repetition> {
-    let found = rounds.push(rune)?;
-    let repeated = (rounds.runes() - found.begins) / found.unit.max(1);
+fn found(rounds: &Rounds) -> Option<Repetition> {
+    let run = rounds.run()?;
+    let repeated = (rounds.runes() - run.begins) / run.unit.max(1);
     Some(Repetition {
-        unit_runes: usize::try_from(found.unit).unwrap_or(usize::MAX),
+        unit_runes: usize::try_from(run.unit).unwrap_or(usize::MAX),
         repeats: u32::try_from(repeated).unwrap_or(u32::MAX).saturating_add(1),
-        begins_at_rune: found.begins,
+        begins_at_rune: run.begins,
         found_at_rune: rounds.runes(),
     })
 }

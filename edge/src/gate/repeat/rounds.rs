@@ -78,8 +78,13 @@ impl Rounds {
         self.text
     }
 
-    /// Takes the next rune.
-    pub(super) fn push(&mut self, rune: char) -> Option<Loop> {
+    /// The loop that [`Rounds::push`] told of.
+    pub(super) fn run(&self) -> Option<Loop> {
+        self.run.as_ref().map(|run| Loop { unit: run.unit, begins: run.begins })
+    }
+
+    /// Takes the next rune; whether the text is a loop now.
+    pub(super) fn push(&mut self, rune: char) -> bool {
         self.fence.push(rune, self.runes);
         self.text = self.text.with(rune);
         self.runes += 1;
@@ -88,21 +93,28 @@ impl Rounds {
             None => self.beginnings.push(self.text),
         }
         if self.runes < WINDOW {
-            return None;
+            return false;
         }
         let window = self.window(self.runes);
         let goes_on = self.run.as_ref().is_some_and(|run| self.window(self.runes - run.unit) == window);
         if !goes_on {
-            self.run = self.begin(window);
+            let seen = self.recent.as_ref().and_then(|recent| recent.last(window));
+            // Not in one assignment: that would copy a whole run for every rune of every text.
+            if self.run.is_some() {
+                self.run = None;
+            }
+            if let Some(end) = seen {
+                self.run = self.begin(end);
+            }
         }
         if self.runes.is_multiple_of(recent::EVERY) {
             self.recent.get_or_insert_with(|| Box::new(Recent::new())).keep(window, self.runes);
         }
-        if goes_on { self.go_on(rune) } else { None }
+        goes_on && self.go_on(rune)
     }
 
-    fn go_on(&mut self, rune: char) -> Option<Loop> {
-        let run = self.run.as_mut()?;
+    fn go_on(&mut self, rune: char) -> bool {
+        let Some(run) = &mut self.run else { return false };
         if run.bound.is_none() {
             run.made_of.push(rune);
             if run.made_of.runes() == run.unit {
@@ -111,12 +123,13 @@ impl Rounds {
                 run.bound = Some(run.made_of.bound(self.channel, in_fence));
             }
         }
-        let is_loop = run.bound.is_some_and(|bound| self.runes - run.begins >= bound);
-        is_loop.then_some(Loop { unit: run.unit, begins: run.begins })
+        run.bound.is_some_and(|bound| self.runes - run.begins >= bound)
     }
 
-    fn begin(&self, window: Fingerprint) -> Option<Run> {
-        let unit = self.runes - self.recent.as_ref()?.last(window)?;
+    /// The last window was seen before, with its end at rune `seen`.
+    #[cold]
+    fn begin(&self, seen: u64) -> Option<Run> {
+        let unit = self.runes - seen;
         if unit > WINDOW {
             return None;
         }

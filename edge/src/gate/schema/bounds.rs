@@ -109,24 +109,33 @@ fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
 
 /// Looks at a schema before it is compiled.
 pub(super) fn check(root: &Value) -> Result<(), Fault> {
-    if has_inner_id(root, true) {
+    if has_inner_id(root) {
         return Err(Fault::Reference);
     }
     Check { root, places: 0, patterns: 0, following: Vec::new() }.place(root, 0, 0)
 }
 
-/// Whether a schema within it names itself, so that `#` there would mean something else. A member of an answer that is called `$id` is
-/// described by an object.
-fn has_inner_id(value: &Value, is_root: bool) -> bool {
-    match value {
-        Value::Object(map) => {
-            !is_root
-                && (map.get("$id").is_some_and(Value::is_string)
-                    || map.get("id").is_some_and(Value::is_string))
-                || map.values().any(|value| has_inner_id(value, false))
+/// Whether a schema within it names itself or its draft, so that `#` there would mean something else. `id` did so up to draft 4. A
+/// member of an answer that is called `$id` is described by an object.
+fn has_inner_id(root: &Value) -> bool {
+    let text = |value: &Value, name: &str| value.get(name).is_some_and(Value::is_string);
+    let is_old = root.get("$schema").and_then(Value::as_str).is_some_and(|draft| draft.contains("draft-04"));
+    let mut open: Vec<&Value> = within(root).collect();
+    while let Some(value) = open.pop() {
+        if text(value, "$id") || text(value, "$schema") || is_old && text(value, "id") {
+            return true;
         }
-        Value::Array(list) => list.iter().any(|value| has_inner_id(value, false)),
-        _ => false,
+        open.extend(within(value));
+    }
+    false
+}
+
+/// The values in a value.
+fn within(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Object(map) => Box::new(map.values()),
+        Value::Array(list) => Box::new(list.iter()),
+        _ => Box::new(std::iter::empty()),
     }
 }
 

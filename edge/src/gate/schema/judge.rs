@@ -75,10 +75,10 @@ impl Judge {
         let answer: Value = serde_json::from_str(text).map_err(|_| Wrong {
             kind: Kind::Syntax,
             at: String::new(),
-            expected: "numbers and escapes that can be represented".to_owned(),
+            expected: "expected numbers and escapes that can be represented".to_owned(),
         })?;
         if bounds::steps(&self.schema, &answer).is_none() {
-            let expected = "an answer that can be judged by its schema with bounded work".to_owned();
+            let expected = "expected an answer that can be judged by its schema with bounded work".to_owned();
             return Err(Wrong { kind: Kind::Bound, at: String::new(), expected });
         }
         self.validator.validate(&answer).map_err(|error| Wrong {

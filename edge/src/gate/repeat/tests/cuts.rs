@@ -64,7 +64,7 @@ fn text(pieces: &[(u8, u16, u16)], seed: u64) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     // req: SEG-4
     #[test]
