@@ -33,6 +33,7 @@ mod policy;
 mod provider_auth;
 mod provider_errors;
 mod reconnect;
+mod recovery;
 mod revocation;
 mod runs;
 mod sdk;

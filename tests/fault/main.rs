@@ -7,6 +7,7 @@ mod bytes;
 mod cuts;
 mod deaths;
 mod drain;
+mod failover;
 mod flaps;
 mod holds;
 mod limits;

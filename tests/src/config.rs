@@ -17,6 +17,8 @@ pub struct ProviderYaml {
     pub models: Vec<String>,
     /// Slots.
     pub capacity: u32,
+    /// `category`.
+    pub category: String,
     /// Further keys, as flow YAML such as `request_timeout_ms: 2000, priority: 1`.
     pub extra: String,
 }
@@ -31,6 +33,7 @@ impl ProviderYaml {
             base_url: base_url.to_owned(),
             models: vec![model.to_owned()],
             capacity: 4,
+            category: "local_inference".to_owned(),
             extra: String::new(),
         }
     }
@@ -160,12 +163,13 @@ impl EdgeYaml {
                 let extra = if p.extra.is_empty() { String::new() } else { format!(", {}", p.extra) };
                 let _infallible = writeln!(
                     yaml,
-                    "      - {{ id: {0}, type: {4}, category: local_inference, adapter: {0}-adapter, base_url: {1}, models: [{2}], capacity: {3}{extra} }}",
+                    "      - {{ id: {0}, type: {4}, category: {5}, adapter: {0}-adapter, base_url: {1}, models: [{2}], capacity: {3}{extra} }}",
                     p.id,
                     quoted(&p.base_url),
                     list(&p.models),
                     p.capacity,
-                    p.kind
+                    p.kind,
+                    p.category
                 );
             }
         }

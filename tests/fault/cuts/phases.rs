@@ -222,7 +222,7 @@ fn a_hundred_cuts_in_the_queue() -> anyhow::Result<()> {
         |edge| EdgeYaml { pool: format!("max_queue: {WAVE}"), ..edge },
     )?;
     let rest = Rest::of(&bench)?;
-    let mut holder = bench.begin(true, "prefill=600s")?;
+    let holder = bench.begin(true, "prefill=600s")?;
     eventually(SOON, "the slot is taken", || Ok(bench.seen("requests_open")? == 1))?;
     // The first provider has its holder: the comparison is with one that nobody else uses.
     let other = bench.site.provider(&[])?;

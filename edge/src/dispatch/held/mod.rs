@@ -339,9 +339,11 @@ impl Held {
         let mut keep = self.due;
         for text in self.texts.iter().take(self.looked) {
             if text.channel == channel {
+                let before = runes;
                 runes += text.text.chars().count() as u64;
                 if runes > found.begins_at_rune {
-                    if runes <= found.begins_at_rune + SLACK_RUNES {
+                    // An event that is of the second round alone is none of the first.
+                    if before < found.begins_at_rune && runes <= found.begins_at_rune + SLACK_RUNES {
                         keep = text.until;
                     }
                     break;
