@@ -32,6 +32,7 @@ mod overload;
 mod policy;
 mod provider_auth;
 mod reconnect;
+mod reports;
 mod revocation;
 mod runs;
 mod sdk;
