@@ -34,6 +34,7 @@ mod provider_auth;
 mod provider_errors;
 mod reconnect;
 mod recovery;
+mod reports;
 mod revocation;
 mod runs;
 mod sdk;

@@ -149,3 +149,27 @@ fn a_list_that_cannot_be_read_stops_the_start_and_later_changes_nothing() -> any
     assert!(said.contains("openai.revoked_tokens_file") && said.contains("an empty one"), "{said}");
     Ok(())
 }
+
+// Case 44 of what users report: a principal changes its key without a moment in which it has none.
+// req: CFG-2, PTK-1
+#[test]
+fn two_tokens_of_a_principal_are_good_side_by_side_until_the_old_one_is_revoked() -> anyhow::Result<()> {
+    let (site, _unused, _node, _other) = stage()?;
+    let made =
+        tool(&site.program("iop-edge"), &["token", "new", "--token-ref", "new", "--principal-ref", "local"])?;
+    let new = made.lines().next().context("a token")?.trim().to_owned();
+    let entry: Vec<_> = made.lines().skip_while(|line| !line.starts_with('-')).collect();
+    let file = site.dir().join("edge.yaml");
+    let text = std::fs::read_to_string(&file)?;
+    let text = text
+        .replace("  principal_tokens:\n", &format!("  principal_tokens:\n    {}\n", entry.join("\n    ")));
+    std::fs::write(&file, text)?;
+    let edge = site.edge_on(&file)?;
+    let listed =
+        |token: &str| Ok::<_, anyhow::Error>(http::get(&edge.http, "/v1/models", Some(token))?.status);
+    assert_eq!((listed(site.token())?, listed(&new)?), (200, 200), "both, in between");
+    assert_eq!(revoke(&site, "local")?.0, 0);
+    eventually(SOON, "the old one is refused", || Ok(listed(site.token())? == 401))?;
+    assert_eq!(listed(&new)?, 200, "the new one stays");
+    Ok(())
+}

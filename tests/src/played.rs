@@ -320,6 +320,14 @@ impl Exchange<'_> {
         Ok(self.stream.write_all(b"0\r\n\r\n")?)
     }
 
+    /// Whether nothing comes from whoever asked for this long.
+    ///
+    /// # Errors
+    /// The socket cannot be asked.
+    pub fn is_quiet(&mut self, within: Duration) -> anyhow::Result<bool> {
+        Ok(!readable(self.stream.as_raw_fd(), within)?)
+    }
+
     /// Waits until whoever asked says that it wants nothing more, by half a close or a whole one; whether it does.
     ///
     /// # Errors

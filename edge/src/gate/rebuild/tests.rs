@@ -311,7 +311,7 @@ proptest! {
         let mut members: Vec<String> = members.into_iter().filter(|it| seen.insert(it.clone())).collect();
         let list = if surface == Surface::Responses { "input" } else { "messages" };
         let talk = format!("\"{list}\": [{} ]", turns.join(" , "));
-        members.insert(place.index(members.len() + 1), talk.clone());
+        members.insert(place.index(members.len() + 1), talk);
         if !temperature.is_empty() {
             members.insert(place.index(members.len() + 1), temperature.to_owned());
         }
