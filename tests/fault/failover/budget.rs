@@ -27,11 +27,14 @@ fn is_stalled(group: &Group, answer: &Answer, attempts: usize) -> anyhow::Result
 // req: REC-3, REC-5
 #[test]
 fn a_request_is_sent_again_as_often_as_its_budget_says_and_not_once_more() -> anyhow::Result<()> {
-    for budget in [0, 1, 3] {
+    // Of the request, of the strategy, and what comes of both.
+    for (request, strategy, budget) in [(0, 0, 0), (1, 1, 1), (3, 3, 3), (3, 1, 1), (3, 0, 0)] {
         let mut scripts = vec![vec![STALLS]; budget + 1];
         scripts.push(vec![Act::Serve]);
         let cases = SOME.map(|way| Case::of(way, "budget", scripts.clone()));
-        let setup = Setup::gate(&format!("max_request_fault_recovery: {budget}"));
+        let setup = Setup::gate(&format!(
+            "max_request_fault_recovery: {request}, max_strategy_fault_recovery: {strategy}"
+        ));
         let stand = Stand::start(&setup, cases.into())?;
         each(within(AT_ONCE, || stand.ask_all())?, |group, answer| {
             is_stalled(group, &answer, budget + 1)?;

@@ -11,7 +11,7 @@ use iop_tests::{
 use serde_json::{Value, json};
 
 use super::{
-    backend::{Act, SERVED},
+    backend::{Act, Point, SERVED},
     stand::{Case, Group, Origin, Setup, Stand, asked, each},
     way::{STREAMS, Way},
 };
@@ -34,7 +34,7 @@ fn loops() -> Act {
 fn start(cases: Vec<Case>, hold: &str, window: bool) -> anyhow::Result<Stand> {
     let model_extra = if window { "context_window_tokens: 32768" } else { "" }.to_owned();
     let gate = format!("enabled: true, filters: [{{ filter: repeat_guard, {hold} }}]");
-    Stand::start(&Setup { model_extra, ..Setup::gate(&gate) }, cases)
+    Stand::start(&Setup { model_extra, is_tapped: true, ..Setup::gate(&gate) }, cases)
 }
 
 // req: SEG-4, API-1
@@ -49,6 +49,10 @@ fn a_loop_is_stopped_and_told_from_other_failures() -> anyhow::Result<()> {
         ensure!((1..150).contains(&copies) && !text.contains(SERVED), "{copies} copies");
         let first = &group.backends[0];
         eventually(SOON, "it is left alone", || Ok(first.books.left.load(SeqCst) == 1))?;
+        // It would have gone on: its Node was told.
+        let told = stand.told();
+        let runs = told.get(&first.name).context("it was dispatched")?;
+        ensure!(runs.len() == 1 && runs[0].cancelled, "{runs:?}");
         ensure!(asked(group) == [1, 0], "{:?}", asked(group));
         Ok(())
     })?;
@@ -125,6 +129,26 @@ fn what_going_on_would_break_ends_in_an_error() -> anyhow::Result<()> {
     each(answers.collect::<anyhow::Result<Vec<_>>>()?, |group, answer| {
         group.case.way.failed(&answer)?;
         ensure!(asked(group) == [1, 0], "{:?}", asked(group));
+        Ok(())
+    })?;
+    stand.balances()
+}
+
+// req: REC-3, SEG-1
+#[test]
+fn one_budget_is_shared_by_all_strategies() -> anyhow::Result<()> {
+    let script = vec![Act::Cut(Point::Headers), loops(), Act::Serve];
+    let cases = CONTINUED.map(|way| Case::of(way, "shared", vec![script.clone()]));
+    let gate = "max_request_fault_recovery: 1, enabled: true, \
+        filters: [{ filter: provider_error }, { filter: repeat_guard, hold_evidence_runes: 200 }]";
+    let model_extra = "context_window_tokens: 32768".to_owned();
+    let stand = Stand::start(&Setup { model_extra, ..Setup::gate(gate) }, cases.into())?;
+    each(stand.ask_all()?, |group, answer| {
+        let text = group.case.way.failed(&answer)?;
+        ensure!(text.starts_with(ONCE) && !text.contains(SERVED), "{text}");
+        let name = group.backends[0].name.as_str();
+        ensure!(Origin::of(&answer) == Origin::new("exact_replay", &[name; 2]), "{:?}", Origin::of(&answer));
+        ensure!(asked(group) == [2], "{:?}", asked(group));
         Ok(())
     })?;
     stand.balances()
