@@ -2,7 +2,9 @@
 
 use iop_tests::http::{self, Raw};
 
-use crate::support::{MODEL, NODE, assert_error, fake_node::FakeNode, metric, provider_at, site, yaml};
+use crate::support::{
+    Bench, MODEL, NODE, assert_error, fake_node::FakeNode, metric, provider_at, site, yaml,
+};
 
 // req: CFG-3
 #[test]
@@ -46,5 +48,29 @@ fn the_provider_gets_the_clients_own_credential_and_nobody_else_sees_it() -> any
     }
     assert_eq!(metric(&edge, "iop_edge_control_events_total{event=\"admitted\"}")?, 1.0);
     assert!(!edge.process.text().contains(SECRET), "the credential is in the log");
+    Ok(())
+}
+
+// req: TUN-7
+#[test]
+fn credentials_of_different_clients_never_share_a_connection() -> anyhow::Result<()> {
+    let auth = |yaml: iop_tests::EdgeYaml| iop_tests::EdgeYaml {
+        openai: "  provider_auth: { enabled: true }\n".to_owned(),
+        ..yaml
+    };
+    let bench = Bench::with(&[], |provider| provider, auth)?;
+    let ask = |secret: &str| -> anyhow::Result<()> {
+        let request = String::from_utf8(bench.request(false, "events=1"))?;
+        let line = format!("\r\nX-IOP-Provider-Authorization: Bearer {secret}\r\n");
+        let mut client = bench.client()?;
+        client.send(request.replacen("\r\n", &line, 1))?;
+        assert_eq!(client.answer()?.status, 200);
+        Ok(())
+    };
+    let before = bench.seen("connections_serving")?;
+    for secret in ["sk-one", "sk-one", "sk-two", "sk-one", "sk-two"] {
+        ask(secret)?;
+    }
+    assert_eq!(bench.seen("connections_serving")? - before, 2, "one for each credential");
     Ok(())
 }

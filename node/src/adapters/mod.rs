@@ -35,9 +35,6 @@ use openai_compat::{
     endpoint::{Origin, Scheme},
 };
 
-/// Requests without a credential of their own; the only ones of this release.
-const NO_CREDENTIAL: u64 = 0;
-
 /// What runs need to reach providers, shared by everything on a shard.
 #[derive(Debug)]
 pub struct Provider {
@@ -61,14 +58,15 @@ impl Provider {
         Self { addresses, pool, probes, tls, metrics }
     }
 
-    /// Which connections a request to `origin` with this `Host` may use, at one of the origin's addresses.
+    /// Which connections a request to `origin` with this `Host` and this [credential](openai_compat::credentials) may use, at one of
+    /// the origin's addresses.
     #[must_use]
-    pub fn key(&self, origin: &Origin, authority: &Rc<str>, address: SocketAddr) -> Key {
+    pub fn key(&self, origin: &Origin, authority: &Rc<str>, address: SocketAddr, credential: u64) -> Key {
         let tls = match &origin.scheme {
             Scheme::Http => None,
             Scheme::Https(name) => Some(Tls { config: Arc::clone(&self.tls), name: Rc::clone(name) }),
         };
-        Key { address, authority: Rc::clone(authority), credential: NO_CREDENTIAL, tls }
+        Key { address, authority: Rc::clone(authority), credential, tls }
     }
 
     /// The Node's metrics, with those that only the pool knows.

@@ -12,7 +12,7 @@ use super::{
     judge::{Answer, Fault},
     question::Request,
 };
-use crate::adapters::Provider;
+use crate::adapters::{Provider, openai_compat::credentials};
 
 /// Asks, at each address of the origin until one takes the connection, and reads a body of at most `bytes_max`; with 0, and
 /// of a status of 500 or more, none at all. May be dropped freely; the connection is closed then.
@@ -50,7 +50,8 @@ async fn reach(provider: &Provider, request: &Request) -> Result<Exchange, Fault
 }
 
 async fn send(provider: &Provider, address: SocketAddr, request: &Request) -> Result<Exchange, ClientError> {
-    let key = provider.key(&request.origin, &request.authority, address);
+    // No connection of a probe serves a second request.
+    let key = provider.key(&request.origin, &request.authority, address, credentials::NONE);
     let outgoing = Outgoing {
         method: &request.method,
         target: &request.target,

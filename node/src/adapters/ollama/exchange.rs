@@ -22,7 +22,10 @@ use crate::{
     adapters::{
         Provider,
         native::{Finish, Job, Leftover},
-        openai_compat::exchange::{failed, send},
+        openai_compat::{
+            credentials::NONE,
+            exchange::{failed, send},
+        },
     },
     run::{
         output::{Output, ToolMode},
@@ -115,7 +118,8 @@ impl Ollama {
         ] {
             let _constant = fields.push(name, value);
         }
-        let exchange = send(provider, self.chat_endpoint(), &fields, &body, &leftover.connection).await?;
+        let exchange =
+            send(provider, self.chat_endpoint(), (&fields, NONE), &body, &leftover.connection).await?;
         provider.metrics.request_bytes.inc_by(body.len() as u64);
         if exchange.retried {
             provider.metrics.provider_retries.inc();
@@ -137,7 +141,7 @@ impl Ollama {
         let leftover = Leftover::default();
         let (fields, body) = (Headers::new(), Bytes::new());
         let mut exchange =
-            send(provider, self.ps_endpoint(), &fields, &body, &leftover.connection).await.ok()?;
+            send(provider, self.ps_endpoint(), (&fields, NONE), &body, &leftover.connection).await.ok()?;
         if exchange.head.status != 200 {
             return None;
         }

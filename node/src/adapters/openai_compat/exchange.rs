@@ -20,7 +20,6 @@ use proto::message::ErrorKind;
 use super::{
     Prepared,
     endpoint::{Endpoint, Origin},
-    fields,
 };
 use crate::{
     adapters::Provider,
@@ -90,16 +89,17 @@ pub async fn exchange(
 ) -> Result<(), Failed> {
     let sent = upload.body.len();
     // In a box of its own, which is gone for as long as the answer takes.
+    let Prepared { endpoint, fields, credential } = prepared;
     let mut exchange =
-        boxed(|| send(provider, &prepared.endpoint, &prepared.fields, &upload.body, custody)).await?;
+        boxed(|| send(provider, &endpoint, (&fields, credential), &upload.body, custody)).await?;
     // No second try is possible any more: the memory is wanted elsewhere.
-    drop((upload, prepared));
+    drop((upload, endpoint, fields));
     provider.metrics.request_bytes.inc_by(sent as u64);
     if exchange.retried {
         provider.metrics.provider_retries.inc();
     }
     downstream.watch.note(Progress::ResponseStart);
-    let headers = fields::response_fields(&exchange.head.headers);
+    let headers = super::fields::response_fields(&exchange.head.headers);
     downstream.terminal.start(exchange.head.status, headers, exchange.is_until_close())?;
     let mut comments = Comments::of(exchange.head.headers.get("content-type"));
     exchange.head.headers = Headers::new();
@@ -117,7 +117,7 @@ pub async fn exchange(
     }
 }
 
-/// Sends on a connection to one of the origin's addresses: the one that worked last first, then the others, then what the
+/// Sends on a connection that may carry this credential to one of the origin's addresses: the one that worked last first, then the others, then what the
 /// resolver says by now.
 ///
 /// # Errors
@@ -125,14 +125,14 @@ pub async fn exchange(
 pub(in crate::adapters) async fn send(
     provider: &Provider,
     endpoint: &Endpoint,
-    fields: &Headers,
+    (fields, credential): (&Headers, u64),
     body: &Bytes,
     custody: &Custody,
 ) -> Result<Exchange, Failed> {
     let origin = &endpoint.origin;
     let outgoing =
         Outgoing { method: &endpoint.method, target: &endpoint.target, headers: fields, body: body.clone() };
-    let key = |address| provider.key(origin, &endpoint.authority, address);
+    let key = |address| provider.key(origin, &endpoint.authority, address, credential);
     let mut tried: Vec<SocketAddr> = Vec::new();
     let mut failures = Failures::default();
     if let Some(address) = provider.addresses.preferred(origin) {

@@ -4,6 +4,7 @@
 //! | Module | Owns | Pure |
 //! |---|---|---|
 //! | [`endpoint`] | the profile's URLs, parsed once | yes |
+//! | [`credentials`] | which requests may share a connection | yes |
 //! | [`choice`] | which endpoint a request is for | yes |
 //! | [`fields`] | which header fields cross, in both directions | yes |
 //! | [`exchange`] | the request, the answer, and credit between them | no |
@@ -11,6 +12,7 @@
 //! A redirect is an answer like any other: it is passed on and never followed.
 
 pub mod choice;
+pub mod credentials;
 pub mod endpoint;
 pub mod exchange;
 pub mod fields;
@@ -30,6 +32,8 @@ use fields::StaticFieldError;
 pub struct OpenAiCompat {
     endpoints: Vec<Rc<Endpoint>>,
     static_fields: Headers,
+    /// Of the static fields.
+    credential: u64,
 }
 
 /// Why an instance cannot be used.
@@ -50,6 +54,8 @@ pub struct Prepared {
     pub endpoint: Rc<Endpoint>,
     /// The fields to send; none of the message's framing.
     pub fields: Headers,
+    /// Stands for the credential among them.
+    pub credential: u64,
 }
 
 impl OpenAiCompat {
@@ -61,7 +67,8 @@ impl OpenAiCompat {
         let endpoints = settings.profile.operations.iter();
         let endpoints =
             endpoints.map(|typed| Endpoint::parse(typed).map(Rc::new)).collect::<Result<_, _>>()?;
-        Ok(Self { endpoints, static_fields: fields::static_fields(&settings.headers)? })
+        let static_fields = fields::static_fields(&settings.headers)?;
+        Ok(Self { endpoints, credential: credentials::of_fields(&static_fields), static_fields })
     }
 
     /// What it may call.
@@ -84,8 +91,9 @@ impl OpenAiCompat {
         let endpoint = choice::choose(&self.endpoints, request)
             .map_err(|error| Failed::error(ErrorKind::InvalidRequest, error))?
             .clone();
-        let fields =
-            fields::request_fields(&request.headers, &self.static_fields, request.provider_auth.as_ref());
-        Ok(Prepared { endpoint, fields })
+        let auth = request.provider_auth.as_ref();
+        let fields = fields::request_fields(&request.headers, &self.static_fields, auth);
+        let credential = auth.map_or(self.credential, |auth| credentials::of_caller(self.credential, auth));
+        Ok(Prepared { endpoint, fields, credential })
     }
 }
