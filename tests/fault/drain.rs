@@ -24,8 +24,8 @@ const WAITING: usize = 5;
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-/// One event, a chunk by itself.
-const EVENT: &str = "d\r\ndata: {\"n\":1}\r\n";
+/// One event, with which an answer begins, and most of another one, a chunk by itself.
+const EVENT: &str = "f\r\ndata: {\"n\":0}\n\n\r\nd\r\ndata: {\"n\":1}\r\n";
 /// An end of its events, and of a stream.
 const REST: &str = "2\r\n\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
 
@@ -58,7 +58,7 @@ impl Busy {
             let mut call = server.next_call()?;
             call.write(HEAD.as_bytes())?;
             call.write(EVENT.as_bytes())?;
-            client.wait_for("data:")?;
+            client.wait_for("\"n\":1")?;
             clients.push(client);
             calls.push(call);
         }
@@ -103,7 +103,7 @@ impl Busy {
 #[track_caller]
 fn assert_whole(answer: &Answer) {
     assert_eq!(answer.status, 200, "{}\n{}", answer.head, answer.text());
-    assert_eq!(answer.text(), "data: {\"n\":1}\n\ndata: [DONE]\n\n");
+    assert_eq!(answer.text(), "data: {\"n\":0}\n\ndata: {\"n\":1}\n\ndata: [DONE]\n\n");
     assert!(answer.whole, "{}", answer.head);
 }
 
