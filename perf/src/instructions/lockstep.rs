@@ -80,8 +80,10 @@ impl Lockstep {
     pub fn stream(&self, subject: &Running, events: u32) -> anyhow::Result<()> {
         let request = request(subject, true, &format!("events={events}"));
         let steps = Arc::clone(&self.steps);
-        steps.add_permits(1);
-        let done = exchange(subject, &request, 1, mode(true), Pace(&steps));
+        // A gateway may hold the first event, which has no content, back for the one behind it.
+        steps.add_permits(2);
+        let pace = Pace { steps: &steps, unasked: 1 };
+        let done = exchange(subject, &request, 1, mode(true), pace);
         // The last event has asked for one more.
         self.take_control();
         let arrived = done?;
@@ -95,16 +97,23 @@ impl Lockstep {
     /// A reply fails a check.
     pub fn requests(&self, subject: &Running, count: u32) -> anyhow::Result<()> {
         let request = request(subject, false, "events=30");
-        exchange(subject, &request, count, mode(false), Pace(&self.steps)).map(|_| ())
+        exchange(subject, &request, count, mode(false), Pace { steps: &self.steps, unasked: 0 }).map(|_| ())
     }
 }
 
 /// Lets the next event go when one has arrived.
-struct Pace<'a>(&'a Semaphore);
+struct Pace<'a> {
+    steps: &'a Semaphore,
+    /// How many have been let go beyond the one that is to arrive.
+    unasked: u32,
+}
 
 impl Observer for Pace<'_> {
     fn event(&mut self) {
-        self.0.add_permits(1);
+        match self.unasked.checked_sub(1) {
+            Some(left) => self.unasked = left,
+            None => self.steps.add_permits(1),
+        }
     }
 
     fn gap(&mut self, _us: u64) {}
