@@ -15,7 +15,7 @@ use iop_sim::{
 use node::fault as watchdogs;
 
 /// Events within which each must be found.
-const WITHIN: u64 = 1_000_000;
+const WITHIN: u64 = 5_000_000;
 
 /// One after another: which one is planted is the whole process's.
 #[test]
