@@ -170,6 +170,8 @@ impl Simulation {
             // What it said last, once more.
             8..=10 => self.nodes[index].reported.clone(),
             11 => (self.nodes[index].last_observation() + 100).to_string(),
+            // The number of what it observed last, if that was a probe's answer, too.
+            12 => self.nodes[index].last_observation().to_string(),
             _ => self.observe(index).to_string(),
         }
     }
