@@ -1,8 +1,8 @@
 //! Output that was promised to keep a JSON Schema (SEG-8).
 //!
 //! A [`SchemaGate`] is made of a request and takes the answer's texts as they come, cut anywhere. Whether a text can still become
-//! JSON is known after each byte ([`json`]); whether it keeps its schema, at its end ([`judge`]). Schemas come from strangers: what
-//! compiling one and judging by it may cost is bounded beforehand ([`bounds`]), patterns are matched in linear time, and nothing is
+//! JSON is known after each byte (`json`); whether it keeps its schema, at its end (`judge`). Schemas come from strangers: what
+//! compiling one and judging by it may cost is bounded beforehand (`bounds`), patterns are matched in linear time, and nothing is
 //! ever fetched.
 
 mod asked;
