@@ -132,7 +132,6 @@ impl Recovery {
         self.source.get_or_insert(replaced);
     }
 
-    /// The strategy of the last recovery, for the client and the log.
     /// The strategy of the last recovery that sent something, for the client and the log.
     pub(super) fn kind(&self) -> Option<&'static str> {
         self.carried.map(Strategy::name)
